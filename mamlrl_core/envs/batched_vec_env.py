@@ -1,0 +1,71 @@
+"""All slots in one array: the dynamics of a family called once per step, for every slot together.
+
+No processes, no loop over environments: NumPy's elementwise loops do the work. It needs a family that is written
+as a ``DynamicsEnv``; the episodes equal those of the single environment to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from gymnasium.utils import seeding
+
+from .base import DynamicsEnv, Task, check_action, stack_tasks
+from .vec_env import EnvFactory, TaskVecEnv
+
+
+class BatchedVecEnv(TaskVecEnv):
+    """S slots whose states are the rows of one array.
+
+    Args:
+        env_factory: builds one environment of the family, which must be a ``DynamicsEnv``.
+        num_envs: the number of slots, S.
+    """
+
+    def __init__(self, env_factory: EnvFactory, num_envs: int):
+        super().__init__(env_factory(), num_envs)
+        if not isinstance(self.family, DynamicsEnv):
+            raise TypeError(
+                f"the batched backend needs dynamics written on arrays (a DynamicsEnv), and "
+                f"{type(self.family).__name__} is not one: choose the backend 'serial' or 'subproc'"
+            )
+        self._rngs: list[np.random.Generator | None] = [None] * self.num_envs
+        self._task = stack_tasks([self.family.task] * self.num_envs)
+
+    def reset_task(self, tasks: Sequence[Task]) -> None:
+        self._task = stack_tasks(self._tasks_per_slot(tasks))
+
+    def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict | None = None):
+        self._check_reset(options)
+        for slot, slot_seed in enumerate(self._slot_seeds(seed)):
+            if slot_seed is not None or self._rngs[slot] is None:
+                self._rngs[slot] = seeding.np_random(slot_seed)[0]  # the same generator as in Env.reset
+        noise = [self.family.draw_noise(rng) for rng in self._rngs]
+        self._noise = np.stack(noise, axis=1)  # (T, S, ...)
+        self._state = self.family.initial_state(self._task)  # (S, ...)
+        self._time = 0
+        self._terminated = np.zeros(self.num_envs, dtype=bool)
+        self._truncated = np.zeros(self.num_envs, dtype=bool)
+        self._running = True
+        return self.family.observe(self._state, self._task).astype(np.float32), {}
+
+    def step(self, actions: np.ndarray):
+        self._check_step(actions)
+        actions = check_action(actions, self.single_action_space)
+        frozen = self._terminated | self._truncated
+        if frozen.all():  # there is no noise left for a step beyond the horizon, and nobody to take it
+            return self._answer(np.zeros(self.num_envs), frozen)
+        state, reward, terminated = self.family.transition(self._state, actions, self._noise[self._time], self._task)
+        self._time += 1
+        running = ~frozen
+        self._state = np.where(running.reshape(-1, *[1] * (state.ndim - 1)), state, self._state)
+        self._terminated |= running & terminated
+        self._truncated |= running & (self._time >= self.family.horizon)
+        return self._answer(np.where(running, reward, 0.0), frozen)
+
+    def _answer(self, rewards: np.ndarray, frozen: np.ndarray):
+        """What step returns; the slots that were already frozen before it show zeros."""
+        observations = self.family.observe(self._state, self._task).astype(np.float32)  # (S, D)
+        observations[frozen] = 0.0
+        return observations, rewards, self._terminated.copy(), self._truncated.copy(), {}
