@@ -1,0 +1,245 @@
+"""MAML with a trust region: adapt to every task by policy gradient, then improve where adaptation starts from.
+
+Inner loop: theta'_i = theta - alpha grad L(theta; D_i), K times, on fresh episodes D_i of task i (Finn et al. 2017).
+Outer loop: one step of TRPO (Schulman et al. 2015) on the mean over tasks of the surrogate loss at theta'_i(theta), as
+a function of theta.
+
+Functions of *one task* see episodes (T, B, ...) and are lifted over the N tasks by ``torch.func.vmap``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import grad, grad_and_value, vmap
+
+from .advantages import discounted_returns, gae, weighted_mean, weighted_normalize
+from .baseline import LinearFeatureBaseline
+from .episodes import BatchEpisodes
+from .optimization import Linearization, Product, conjugate_gradient, line_search, linearize
+from .policies import Distribution, MLPPolicy, Params, flatten, unflatten
+
+
+class MetaBatch(NamedTuple):
+    """The episodes of one meta-step: K batches to adapt on, one batch to judge the adapted policies by."""
+
+    train: tuple[BatchEpisodes, ...]
+    valid: BatchEpisodes
+
+    def first_episodes(self, count: int) -> MetaBatch:
+        """The same with only the first ``count`` episodes of every task."""
+        return MetaBatch(tuple(d.first_episodes(count) for d in self.train), self.valid.first_episodes(count))
+
+
+@dataclass
+class StepReport:
+    """What happened in one meta-step, and why."""
+
+    accepted: bool = False
+    reason: str = ""  # why the update was skipped; empty if it was not
+    loss: float = float("nan")  # surrogate loss at theta
+    gradient_norm: float = float("nan")
+    cg_residual: float = float("nan")  # |g - H x| / |g| after conjugate gradient
+    new_loss: float = float("nan")  # at the last trial of the line search, as are the following
+    kl: float = float("nan")
+    trials: int = 0
+    step_norm: float = 0.0  # |theta_new - theta|, zero when skipped
+
+    def skip(self, reason: str) -> StepReport:
+        self.reason = reason
+        return self
+
+
+class MetaLearner:
+    """MAML-TRPO around a policy, which it updates in place.
+
+    Args:
+        policy: holds theta.
+        fast_lr: alpha, the step size of adaptation.
+        gamma: the discount.
+        gae_lambda: lambda of generalised advantage estimation (called tau in older code).
+        first_order: hold the inner gradient constant in the outer derivatives.
+        max_kl: the radius of the trust region, on the mean KL(old || new) of the adapted policies.
+        cg_iterations: iterations of conjugate gradient.
+        cg_damping: added to the curvature, as damping · identity.
+        ls_max_steps: trials of the line search.
+        ls_backtrack_ratio: how much shorter each trial is than the one before.
+        curvature_fraction: the share of every task's episodes that the curvature is measured on. The gradient and
+            the line search always see all of them.
+    """
+
+    def __init__(
+        self,
+        policy: MLPPolicy,
+        *,
+        fast_lr: float = 0.1,
+        gamma: float = 0.99,
+        gae_lambda: float = 1.0,
+        first_order: bool = False,
+        max_kl: float = 0.01,
+        cg_iterations: int = 10,
+        cg_damping: float = 1e-5,
+        ls_max_steps: int = 15,
+        ls_backtrack_ratio: float = 0.8,
+        curvature_fraction: float = 1.0,
+    ):
+        if not 0 < curvature_fraction <= 1:
+            raise ValueError(f"curvature_fraction must lie in (0, 1], got {curvature_fraction}")
+        self.policy = policy
+        self.baseline = LinearFeatureBaseline()
+        self.fast_lr = fast_lr
+        self.gamma = gamma
+        self.gae_lambda = gae_lambda
+        self.first_order = first_order
+        self.max_kl = max_kl
+        self.cg_iterations = cg_iterations
+        self.cg_damping = cg_damping
+        self.ls_max_steps = ls_max_steps
+        self.ls_backtrack_ratio = ls_backtrack_ratio
+        self.curvature_fraction = curvature_fraction
+
+    # ------------------------------------------------------------------------------------------ one task
+
+    def inner_loss(self, params: Params, episodes: BatchEpisodes) -> Tensor:
+        """REINFORCE with a baseline: the mean over valid steps of -log pi(a | s) · advantage. A scalar."""
+        pi = self.policy.apply(params, episodes.observations)  # (T, B, ·)
+        return weighted_mean(-pi.log_prob(episodes.actions) * episodes.advantages, episodes.mask)
+
+    def adapt(self, params: Params, train: Sequence[BatchEpisodes], first_order: bool = False) -> Params:
+        """theta' = theta - alpha grad L(theta; D), once for every batch of episodes D in ``train``."""
+        for episodes in train:
+            gradient = grad(self.inner_loss)(params, episodes)
+            if first_order:
+                gradient = {name: g.detach() for name, g in gradient.items()}
+            params = {name: p - self.fast_lr * gradient[name] for name, p in params.items()}
+        return params
+
+    # ----------------------------------------------------------------------------------------- all tasks
+
+    def adapt_all(self, train: Sequence[BatchEpisodes], params: Params | None = None) -> Params:
+        """theta'_i of every task, each tensor with a leading task axis, without a graph.
+
+        ``params`` are where to start from, one set per task; without them every task starts at theta.
+        """
+        start, in_dim = (self.policy.params(), None) if params is None else (params, 0)
+        with torch.no_grad():
+            return vmap(self.adapt, in_dims=(in_dim, 0))(start, tuple(train))
+
+    def adapted_policy(self, theta: Tensor, batch: MetaBatch) -> Distribution:
+        """f(theta): what the adapted policies say about the episodes they are judged by, (N, T, B, ·)."""
+
+        def one_task(params: Params, train: tuple[BatchEpisodes, ...], observations: Tensor) -> Distribution:
+            return self.policy.apply(self.adapt(params, train, self.first_order), observations)
+
+        params = unflatten(theta, self.policy.params())
+        if not batch.train:  # K = 0: nothing depends on the task, one run over all observations will do
+            return self.policy.apply(params, batch.valid.observations)
+        return vmap(one_task, in_dims=(None, 0, 0))(params, batch.train, batch.valid.observations)
+
+    def surrogate_loss(self, pi: Distribution, old_log_prob: Tensor, valid: BatchEpisodes) -> Tensor:
+        """Minus the mean over tasks of the importance-weighted advantage. A scalar."""
+        ratio = torch.exp(pi.log_prob(valid.actions) - old_log_prob)  # (N, T, B)
+        return weighted_mean(-ratio * valid.advantages, valid.mask).mean()
+
+    def kl_divergence(self, old: Distribution, new: Distribution, valid: BatchEpisodes) -> Tensor:
+        """The mean over tasks of the mean KL(old || new) over valid steps. A scalar."""
+        return weighted_mean(old.kl(new), valid.mask).mean()
+
+    def hessian_vector_product(self, line: Linearization, valid: BatchEpisodes) -> Product:
+        """v -> (Jᵀ M J + damping) v, the curvature of the mean KL in theta at the old parameters.
+
+        J is the Jacobian of the adapted policies' distribution parameters, through the adaptation; M is the Hessian
+        of the mean KL in those parameters. No term is missing: at old = new the KL's gradient is zero.
+        """
+        mask = valid.mask.to(valid.advantages.dtype)
+        weight = mask / (mask.sum((-2, -1), keepdim=True) * len(mask))  # (N, T, B), sums to 1
+
+        def product(v: Tensor) -> Tensor:
+            curved = line.value.curvature(line.push_forward(v))  # (N, T, B, ·)
+            weighted = type(curved)(*(weight.unsqueeze(-1) * component for component in curved))
+            return line.pull_back(weighted) + self.cg_damping * v
+
+        return product
+
+    # --------------------------------------------------------------------------------------- experience
+
+    def estimate_advantages(self, episodes: BatchEpisodes) -> BatchEpisodes:
+        """``episodes`` with normalised advantages, from a baseline fitted to these very episodes."""
+        returns = discounted_returns(episodes.rewards, episodes.mask, self.gamma)
+        values = self.baseline.values(episodes, returns)
+        advantages = gae(episodes.rewards, values, episodes.mask, self.gamma, self.gae_lambda)
+        return episodes._replace(advantages=weighted_normalize(advantages, episodes.mask))
+
+    def sample(self, play: Callable[[Params | None, int], BatchEpisodes], inner_steps: int = 1) -> MetaBatch:
+        """Play, adapt, play again with the adapted policies: the data of one meta-step.
+
+        Args:
+            play: (parameters of every task or None for theta, phase k) -> episodes.
+            inner_steps: K.
+        """
+        params, train = None, []
+        for phase in range(inner_steps):
+            train.append(self.estimate_advantages(play(params, phase)))
+            params = finite_or(self.adapt_all(train[-1:], params), params or self.policy.params())
+        return MetaBatch(tuple(train), self.estimate_advantages(play(params, inner_steps)))
+
+    # -------------------------------------------------------------------------------------- the outer step
+
+    def step(self, batch: MetaBatch) -> StepReport:
+        """One TRPO step on theta. An update that cannot be trusted is skipped, theta untouched to the bit."""
+        theta = flatten(self.policy.params())
+        line = linearize(lambda x: self.adapted_policy(x, batch), theta)
+        old, valid = line.value, batch.valid
+        old_log_prob = old.log_prob(valid.actions)
+        slope, loss = grad_and_value(self.surrogate_loss)(old, old_log_prob, valid)  # in pi's parameters
+        gradient = line.pull_back(slope)  # in theta
+        report = StepReport(loss=float(loss), gradient_norm=float(gradient.norm()))
+        if not (loss.isfinite() and gradient.isfinite().all()):
+            return report.skip("the surrogate loss or its gradient is not finite")
+        if report.gradient_norm == 0:
+            return report.skip("the gradient is zero: no advantage differs from another")
+
+        curvature_batch = batch
+        if self.curvature_fraction < 1:
+            episodes_per_task = valid.mask.shape[-1]
+            curvature_batch = batch.first_episodes(math.ceil(self.curvature_fraction * episodes_per_task))
+            line = linearize(lambda x: self.adapted_policy(x, curvature_batch), theta)
+        product = self.hessian_vector_product(line, curvature_batch.valid)
+        direction, report.cg_residual, positive = conjugate_gradient(product, gradient, self.cg_iterations)
+        curvature = direction.dot(product(direction))
+        if not (positive and curvature > 0):
+            return report.skip("the curvature along the search direction is not positive")
+        full_step = direction * torch.sqrt(2 * self.max_kl / curvature)  # its quadratic model of the KL is max_kl
+        if not full_step.isfinite().all():
+            return report.skip("the search direction is not finite")
+
+        def evaluate(x: Tensor) -> tuple[Tensor, Tensor]:
+            with torch.no_grad():
+                pi = self.adapted_policy(x, batch)
+                return self.surrogate_loss(pi, old_log_prob, valid), self.kl_divergence(old, pi, valid)
+
+        search = line_search(
+            evaluate, theta, full_step, report.loss, self.max_kl, self.ls_max_steps, self.ls_backtrack_ratio
+        )
+        report.new_loss, report.kl, report.trials = search.loss, search.kl, len(search.trials)
+        if search.x is None:
+            return report.skip("no trial of the line search lowered the loss within the trust region")
+        report.accepted, report.step_norm = True, float((search.x - theta).norm())
+        with torch.no_grad():
+            for name, tensor in unflatten(search.x, self.policy.params()).items():
+                self.policy.get_parameter(name).copy_(tensor)
+        return report
+
+
+def finite_or(params: Params, fallback: Params) -> Params:
+    """``params`` (N, ...), with every task's set that is not finite replaced by ``fallback``."""
+    finite = torch.stack([tensor.flatten(1).isfinite().all(1) for tensor in params.values()]).all(0)  # (N,)
+    return {
+        name: torch.where(finite.view(-1, *[1] * (tensor.dim() - 1)), tensor, fallback[name])
+        for name, tensor in params.items()
+    }
