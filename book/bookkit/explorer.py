@@ -215,8 +215,8 @@ def navigation_frame(trajectories: Sequence, goals, returns, limit: float = 0.7)
             f'<path stroke-width="14" d="M{x - 26} {y - 26}l52 52m0-52l-52 52"/></g>'
         )
     parts.append(f'<circle r="16" fill="{GREY}"/></svg>')
-    each = ", ".join(f"{value:.1f}" for value in returns)
-    return Frame("".join(parts), f"mean return {returns.mean():.1f} (each goal: {each})")
+    mean, *each = [f"{value:.1f}".replace("-", "−") for value in (returns.mean(), *returns)]
+    return Frame("".join(parts), f"mean return {mean} (each goal: {', '.join(each)})")
 
 
 def _screen(points) -> np.ndarray:

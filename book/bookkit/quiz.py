@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from markdown_it import MarkdownIt
+from .text import markdown_inline
 
 SCRIPT = (Path(__file__).parent / "quiz.js").read_text(encoding="utf-8")
-_inline = MarkdownIt().renderInline
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Quiz:
         uid = "bq-" + hashlib.sha256(repr(self.questions).encode()).hexdigest()[:10]
         blocks = "\n".join(self._question_html(f"{uid}-{i}", i, q) for i, q in enumerate(self.questions, 1))
         answers = "".join(
-            f"<li>{_inline(c.text)}: {_inline(c.reason)}</li>"
+            f"<li>{markdown_inline(c.text)}: {markdown_inline(c.reason)}</li>"
             for q in self.questions
             for c in q.choices
             if c.correct
@@ -63,11 +62,12 @@ class Quiz:
         choices = "\n".join(
             f'<label><input type="radio" name="{name}"'
             f' data-verdict="{"Right." if c.correct else "Not quite."}"'
-            f' data-reason="{escape(_inline(c.reason))}"> <span>{_inline(c.text)}</span></label>'
+            f' data-reason="{escape(markdown_inline(c.reason))}">'
+            f" <span>{markdown_inline(c.text)}</span></label>"
             for c in question.choices
         )
         return (
-            f"<fieldset>\n<legend>{number}. {_inline(question.text)}</legend>\n{choices}\n"
+            f"<fieldset>\n<legend>{number}. {markdown_inline(question.text)}</legend>\n{choices}\n"
             f'<p class="bk-reason" role="status" aria-live="polite"></p>\n</fieldset>'
         )
 

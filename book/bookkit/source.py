@@ -11,11 +11,11 @@ from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 
-from markdown_it import MarkdownIt
 from pygments.lexers.python import PythonLexer
 from pygments.token import Token
 
 from . import ROOT
+from .text import markdown
 
 PACKAGE = "mamlrl_core"
 
@@ -34,8 +34,6 @@ TOKEN_CLASSES = [
     (Token.Name.Builtin, "b"),
     (Token.Name.Exception, "b"),
 ]
-
-_markdown = MarkdownIt()
 
 
 def package_file(path: str) -> Path:
@@ -114,12 +112,13 @@ class Listing:
             f'<span class="bk-no">{number:>{width}} </span>{row}'
             for number, row in enumerate(rows, self.first)
         )
-        note = f'<div class="bk-note">{_markdown.render(self.note)}</div>' if self.note else ""
+        note = f'<div class="bk-note">{markdown(self.note)}</div>' if self.note else ""
         return (
             f'<figure class="bk-listing" data-file="{escape(self.path)}" data-first="{self.first}"'
             f' data-last="{self.last}">\n<figcaption>{PACKAGE}/<b>{escape(self.path)}</b>'
             f' <span>{self.first}–{self.last}</span></figcaption>\n<div class="bk-sides">{note}'
-            f'<pre class="bk-code" tabindex="0" role="region" aria-label="{escape(self.title)}">{code}\n</pre>'
+            f'<pre class="bk-code" tabindex="0" role="region" aria-label="{escape(self.title)}">'
+            f"{code}\n</pre>"
             "</div>\n</figure>"
         )
 
