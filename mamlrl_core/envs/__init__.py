@@ -13,40 +13,60 @@ import gymnasium
 
 from .base import DynamicsEnv, Task, TaskEnv
 from .batched_vec_env import BatchedVecEnv
+from .serial_vec_env import SerialVecEnv
+from .subproc_vec_env import SubprocVecEnv, WorkerError
 from .vec_env import EnvFactory, TaskVecEnv
 
-__all__ = ["BACKENDS", "BatchedVecEnv", "DynamicsEnv", "EnvFactory", "Task", "TaskEnv", "TaskVecEnv", "make_vec_env"]
+__all__ = [
+    "BACKENDS",
+    "FAMILIES",
+    "BatchedVecEnv",
+    "DynamicsEnv",
+    "EnvFactory",
+    "SerialVecEnv",
+    "SubprocVecEnv",
+    "Task",
+    "TaskEnv",
+    "TaskVecEnv",
+    "WorkerError",
+    "make_vec_env",
+]
 
 # Gymnasium id -> (module, class, constructor arguments)
-FAMILIES = {
+FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "mamlrl/BernoulliBandit5-v0": ("bandit", "BernoulliBanditEnv", {"num_arms": 5}),
+    "mamlrl/BernoulliBandit10-v0": ("bandit", "BernoulliBanditEnv", {"num_arms": 10}),
+    "mamlrl/BernoulliBandit50-v0": ("bandit", "BernoulliBanditEnv", {"num_arms": 50}),
+    "mamlrl/GaussianBandit5-v0": ("bandit", "GaussianBanditEnv", {"num_arms": 5}),
+    "mamlrl/GaussianBandit10-v0": ("bandit", "GaussianBanditEnv", {"num_arms": 10}),
+    "mamlrl/GaussianBandit50-v0": ("bandit", "GaussianBanditEnv", {"num_arms": 50}),
+    "mamlrl/TabularMDP-v0": ("tabular_mdp", "TabularMDPEnv", {}),
     "mamlrl/Navigation2D-v0": ("navigation", "Navigation2DEnv", {}),
     "mamlrl/Navigation2DSparse-v0": ("navigation", "Navigation2DSparseEnv", {}),
 }
 
-BACKENDS = ("batched", "serial", "subproc")
+BACKENDS: dict[str, type[TaskVecEnv]] = {"batched": BatchedVecEnv, "serial": SerialVecEnv, "subproc": SubprocVecEnv}
 
 
 def make_vec_env(env: str | EnvFactory, num_envs: int, backend: str = "batched", **kwargs: Any) -> TaskVecEnv:
     """A vector environment of ``num_envs`` slots.
 
     Args:
-        env: the id of a registered family, or a function that builds one environment.
+        env: the Gymnasium id of a task family, or a function that builds one environment.
         num_envs: the number of slots, S.
         backend: "batched" (NumPy over all slots), "serial" (a loop) or "subproc" (worker processes).
         kwargs: passed to the backend, for instance ``num_workers`` for "subproc".
+
+    >>> make_vec_env("mamlrl/Navigation2D-v0", 40).reset(seed=0)[0].shape
+    (40, 2)
     """
-    factory = partial(gymnasium.make, env) if isinstance(env, str) else env
-    if backend == "batched":
-        return BatchedVecEnv(factory, num_envs, **kwargs)
-    if backend == "serial":
-        from .serial_vec_env import SerialVecEnv
-
-        return SerialVecEnv(factory, num_envs, **kwargs)
-    if backend == "subproc":
-        from .subproc_vec_env import SubprocVecEnv
-
-        return SubprocVecEnv(factory, num_envs, **kwargs)
-    raise ValueError(f"backend must be one of {BACKENDS}, got {backend!r}")
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {sorted(BACKENDS)}, got {backend!r}")
+    if isinstance(env, str):
+        # The registry's entry rather than its name, which a worker process knows only if it registered it too;
+        # without the wrapper that checks every step, since the vector environment checks actions and slots itself.
+        env = partial(gymnasium.make, gymnasium.registry.get(env, env), disable_env_checker=True)
+    return BACKENDS[backend](env, num_envs, **kwargs)
 
 
 def _batched(module: str, name: str, num_envs: int = 1, **kwargs: Any) -> BatchedVecEnv:

@@ -40,25 +40,27 @@ def check_task(task: Mapping[str, Any], task_space: spaces.Dict) -> Task:
     return checked
 
 
-def check_action(action: Any, space: spaces.Space) -> np.ndarray:
-    """``action``, of one slot or of many, as an array that the dynamics can use.
+def check_action(action: Any, space: spaces.Box | spaces.Discrete, shape: tuple[int, ...]) -> np.ndarray:
+    """``action``, of one slot or of many, as an array of the given shape that the dynamics can use.
 
-    Continuous actions become float64 and may lie outside the space (a Gaussian has no bounds; the dynamics
-    clip), discrete ones become int64 and may not.
+    Continuous actions are rounded to the space's type, so that it does not matter with how many digits they
+    arrive, and become float64; they may lie outside the space (a Gaussian has no bounds; the dynamics clip).
+    Discrete ones become int64, and may not.
     """
+    action = np.asarray(action)
+    if action.shape != shape:
+        raise ValueError(f"the action must have shape {shape}, got {action.shape}: {action}")
     if isinstance(space, spaces.Discrete):
-        action = np.asarray(action)
         if not np.issubdtype(action.dtype, np.integer):
             raise ValueError(f"a discrete action is an integer, got {action.dtype}: {action}")
-        wrong = (action < 0) | (action >= space.n)
+        lowest, highest = space.start, space.start + space.n - 1
+        wrong = (action < lowest) | (action > highest)
         if wrong.any():
-            raise ValueError(f"a discrete action lies in 0..{space.n - 1}, got {action[wrong]}")
+            raise ValueError(f"a discrete action lies in {lowest}..{highest}, got {action[wrong]}")
         return action.astype(np.int64)
-    action = np.asarray(action, dtype=np.float64)
-    if action.shape[-1:] != space.shape:
-        raise ValueError(f"an action has shape {space.shape}, got {action.shape}")
+    action = action.astype(space.dtype).astype(np.float64)
     if not np.isfinite(action).all():
-        raise ValueError(f"an action must be finite, got {action[~np.isfinite(action).all(-1)]}")
+        raise ValueError(f"an action must be finite, got {action[~np.isfinite(action)]}")
     return action
 
 
@@ -138,7 +140,7 @@ class DynamicsEnv(TaskEnv):
     def step(self, action: Any):
         if getattr(self, "_done", True):
             raise ResetNeeded("the episode is over, or has not begun: call reset() before step()")
-        action = check_action(action, self.action_space)
+        action = check_action(action, self.action_space, self.action_space.shape)
         self._state, reward, terminated = self.transition(self._state, action, self._noise[self._time], self.task)
         self._time += 1
         truncated = self._time >= self.horizon

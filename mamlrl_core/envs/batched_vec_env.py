@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import gymnasium
 import numpy as np
 from gymnasium.utils import seeding
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
-from .base import DynamicsEnv, Task, check_action, stack_tasks
+from .base import DynamicsEnv, Task, stack_tasks
 from .vec_env import EnvFactory, TaskVecEnv
 
 
@@ -24,12 +26,17 @@ class BatchedVecEnv(TaskVecEnv):
     """
 
     def __init__(self, env_factory: EnvFactory, num_envs: int):
-        super().__init__(env_factory(), num_envs)
+        env = env_factory()
+        super().__init__(env, num_envs)
         if not isinstance(self.family, DynamicsEnv):
             raise TypeError(
                 f"the batched backend needs dynamics written on arrays (a DynamicsEnv), and "
                 f"{type(self.family).__name__} is not one: choose the backend 'serial' or 'subproc'"
             )
+        while isinstance(env, gymnasium.Wrapper):
+            if not isinstance(env, PassiveEnvChecker | OrderEnforcing):  # the two that gymnasium.make puts on
+                raise TypeError(f"the batched backend would step past the wrapper {env}: choose another backend")
+            env = env.env
         self._rngs: list[np.random.Generator | None] = [None] * self.num_envs
         self._task = stack_tasks([self.family.task] * self.num_envs)
 
@@ -51,8 +58,7 @@ class BatchedVecEnv(TaskVecEnv):
         return self.family.observe(self._state, self._task).astype(np.float32), {}
 
     def step(self, actions: np.ndarray):
-        self._check_step(actions)
-        actions = check_action(actions, self.single_action_space)
+        actions = self._check_step(actions)
         frozen = self._terminated | self._truncated
         if frozen.all():  # there is no noise left for a step beyond the horizon, and nobody to take it
             return self._answer(np.zeros(self.num_envs), frozen)

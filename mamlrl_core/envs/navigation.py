@@ -29,10 +29,11 @@ class Navigation2DEnv(DynamicsEnv):
     ARRIVED = 0.01  # how near, on both axes, counts as having arrived
 
     def __init__(self, horizon: int = 100):
-        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.task_space = spaces.Dict({"goal": spaces.Box(-np.inf, np.inf, (2,), np.float64)})
         super().__init__(horizon)
+        farthest = self.MAX_STEP * (self.horizon + 1)  # a step more than can be walked, to be safe from rounding
+        self.observation_space = spaces.Box(-farthest, farthest, (2,), np.float32)
 
     def sample_tasks(self, num_tasks: int, rng: np.random.Generator) -> list[Task]:
         return [{"goal": goal} for goal in rng.uniform(-0.5, 0.5, size=(num_tasks, 2))]

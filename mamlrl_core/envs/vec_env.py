@@ -12,12 +12,13 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from ..seeding import derive_seed
-from .base import Task, TaskEnv
+from .base import Task, TaskEnv, check_action
 
 EnvFactory = Callable[[], gymnasium.Env]
 
@@ -37,6 +38,10 @@ class TaskVecEnv(VectorEnv):
             raise ValueError(f"num_envs is the number of slots, at least 1, got {num_envs!r}")
         if not isinstance(family.unwrapped, TaskEnv):
             raise TypeError(f"a task family is a TaskEnv, got {type(family.unwrapped).__name__}")
+        if not isinstance(family.observation_space, spaces.Box | spaces.Discrete):
+            raise TypeError(f"an observation is one array (Box or Discrete), got {family.observation_space}")
+        if not isinstance(family.action_space, spaces.Box | spaces.Discrete):
+            raise TypeError(f"an action is one array (Box or Discrete), got {family.action_space}")
         self.family: TaskEnv = family.unwrapped
         self.num_envs = int(num_envs)
         self.single_observation_space = family.observation_space
@@ -84,9 +89,25 @@ class TaskVecEnv(VectorEnv):
         if options:
             raise ValueError(f"reset takes no options (tasks are set by reset_task), got {sorted(options)}")
 
-    def _check_step(self, actions: Any) -> None:
+    def _check_step(self, actions: Any) -> np.ndarray:
+        """The actions as one array (S, ...), checked before any slot moves; those of frozen slots are not used."""
         self._check_open()
         if not self._running:
             raise ResetNeeded("call reset() before step()")
-        if len(actions) != self.num_envs:
-            raise ValueError(f"step needs one action per slot ({self.num_envs}), got {len(actions)}")
+        return check_action(actions, self.single_action_space, self.action_space.shape)
+
+    def _gather_infos(self, slot_infos: dict[int, dict[str, Any]]) -> dict[str, Any]:
+        """The infos of single slots in Gymnasium's vector format: one array and one mask per key."""
+        infos: dict[str, Any] = {}
+        for slot, info in slot_infos.items():
+            infos = self._add_info(infos, info, slot)
+        return infos
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self.family.close()
+
+    def __enter__(self) -> TaskVecEnv:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.close()
