@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .advantages import weighted_mean
 from .episodes import BatchEpisodes, replace_padding
 
 
@@ -57,3 +58,12 @@ class LinearFeatureBaseline:
         features = self.features(episodes)
         coefficients = self.fit(features, returns)  # (N, F)
         return torch.einsum("ntbf,nf->ntb", features, coefficients).to(returns.dtype)
+
+
+def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
+    """1 - var(returns - values) / var(returns) over valid steps: 1 is perfect, 0 no better than a constant. (...)."""
+
+    def variance(x: Tensor) -> Tensor:
+        return weighted_mean((x - weighted_mean(x, mask)[..., None, None]) ** 2, mask)
+
+    return 1 - variance(returns - values) / variance(returns)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.func import grad, grad_and_value, vmap
 
 from .advantages import discounted_returns, gae, weighted_mean, weighted_normalize
-from .baseline import LinearFeatureBaseline
+from .baseline import LinearFeatureBaseline, explained_variance
 from .episodes import BatchEpisodes
 from .optimization import Linearization, Product, conjugate_gradient, line_search, linearize
 from .policies import Distribution, MLPPolicy, Params, flatten, unflatten
@@ -49,10 +49,9 @@ class StepReport:
     kl: float = float("nan")
     trials: int = 0
     step_norm: float = 0.0  # |theta_new - theta|, zero when skipped
-
-    def skip(self, reason: str) -> StepReport:
-        self.reason = reason
-        return self
+    skipped: int = 0  # updates skipped so far, this one included
+    log_std: float = float("nan")  # mean log standard deviation of a Gaussian policy, at theta
+    explained_variance: float = float("nan")  # of the post-adaptation returns by their baseline, mean over tasks
 
 
 class MetaLearner:
@@ -102,6 +101,7 @@ class MetaLearner:
         self.ls_max_steps = ls_max_steps
         self.ls_backtrack_ratio = ls_backtrack_ratio
         self.curvature_fraction = curvature_fraction
+        self.skipped = 0  # updates skipped so far
 
     # ------------------------------------------------------------------------------------------ one task
 
@@ -110,31 +110,37 @@ class MetaLearner:
         pi = self.policy.apply(params, episodes.observations)  # (T, B, ·)
         return weighted_mean(-pi.log_prob(episodes.actions) * episodes.advantages, episodes.mask)
 
-    def adapt(self, params: Params, train: Sequence[BatchEpisodes], first_order: bool = False) -> Params:
+    def adapt(self, params: Params, train: Sequence[BatchEpisodes], fast_lr: float, first_order: bool) -> Params:
         """theta' = theta - alpha grad L(theta; D), once for every batch of episodes D in ``train``."""
         for episodes in train:
             gradient = grad(self.inner_loss)(params, episodes)
             if first_order:
                 gradient = {name: g.detach() for name, g in gradient.items()}
-            params = {name: p - self.fast_lr * gradient[name] for name, p in params.items()}
+            params = {name: p - fast_lr * gradient[name] for name, p in params.items()}
         return params
 
     # ----------------------------------------------------------------------------------------- all tasks
 
-    def adapt_all(self, train: Sequence[BatchEpisodes], params: Params | None = None) -> Params:
+    def adapt_all(
+        self, train: Sequence[BatchEpisodes], params: Params | None = None, fast_lr: float | None = None
+    ) -> Params:
         """theta'_i of every task, each tensor with a leading task axis, without a graph.
 
-        ``params`` are where to start from, one set per task; without them every task starts at theta.
+        Args:
+            train: the episodes to adapt on, one step for each.
+            params: where to start from, one set per task; without them every task starts at theta.
+            fast_lr: another step size than the one of training.
         """
         start, in_dim = (self.policy.params(), None) if params is None else (params, 0)
+        alpha = self.fast_lr if fast_lr is None else fast_lr
         with torch.no_grad():
-            return vmap(self.adapt, in_dims=(in_dim, 0))(start, tuple(train))
+            return vmap(lambda p, d: self.adapt(p, d, alpha, True), in_dims=(in_dim, 0))(start, tuple(train))
 
     def adapted_policy(self, theta: Tensor, batch: MetaBatch) -> Distribution:
         """f(theta): what the adapted policies say about the episodes they are judged by, (N, T, B, ·)."""
 
         def one_task(params: Params, train: tuple[BatchEpisodes, ...], observations: Tensor) -> Distribution:
-            return self.policy.apply(self.adapt(params, train, self.first_order), observations)
+            return self.policy.apply(self.adapt(params, train, self.fast_lr, self.first_order), observations)
 
         params = unflatten(theta, self.policy.params())
         if not batch.train:  # K = 0: nothing depends on the task, one run over all observations will do
@@ -192,48 +198,68 @@ class MetaLearner:
 
     def step(self, batch: MetaBatch) -> StepReport:
         """One TRPO step on theta. An update that cannot be trusted is skipped, theta untouched to the bit."""
+        report = self.describe(batch)
         theta = flatten(self.policy.params())
-        line = linearize(lambda x: self.adapted_policy(x, batch), theta)
-        old, valid = line.value, batch.valid
-        old_log_prob = old.log_prob(valid.actions)
-        slope, loss = grad_and_value(self.surrogate_loss)(old, old_log_prob, valid)  # in pi's parameters
-        gradient = line.pull_back(slope)  # in theta
-        report = StepReport(loss=float(loss), gradient_norm=float(gradient.norm()))
-        if not (loss.isfinite() and gradient.isfinite().all()):
-            return report.skip("the surrogate loss or its gradient is not finite")
-        if report.gradient_norm == 0:
-            return report.skip("the gradient is zero: no advantage differs from another")
+        update, report.reason = self.trust_region_step(theta, batch, report)
+        report.accepted = update is not None
+        if update is None:
+            self.skipped += 1
+        else:
+            report.step_norm = float((update - theta).norm())
+            with torch.no_grad():
+                for name, tensor in unflatten(update, self.policy.params()).items():
+                    self.policy.get_parameter(name).copy_(tensor)
+        report.skipped = self.skipped
+        return report
 
-        curvature_batch = batch
+    def trust_region_step(self, theta: Tensor, batch: MetaBatch, report: StepReport) -> tuple[Tensor | None, str]:
+        """The next theta (P,) and an empty reason, or None and why there is none. Fills in ``report``."""
+        valid = batch.valid
+        line = linearize(lambda x: self.adapted_policy(x, batch), theta)
+        old, old_log_prob = line.value, line.value.log_prob(valid.actions)
+
+        slope, loss = grad_and_value(self.surrogate_loss)(old, old_log_prob, valid)  # in pi's own parameters
+        gradient = line.pull_back(slope)  # in theta
+        report.loss, report.gradient_norm = float(loss), float(gradient.norm())
+        if not (loss.isfinite() and gradient.isfinite().all()):
+            return None, "the surrogate loss or its gradient is not finite"
+        if report.gradient_norm == 0:
+            return None, "the gradient is zero"
+
         if self.curvature_fraction < 1:
-            episodes_per_task = valid.mask.shape[-1]
-            curvature_batch = batch.first_episodes(math.ceil(self.curvature_fraction * episodes_per_task))
-            line = linearize(lambda x: self.adapted_policy(x, curvature_batch), theta)
-        product = self.hessian_vector_product(line, curvature_batch.valid)
+            batch_for_curvature = batch.first_episodes(math.ceil(self.curvature_fraction * valid.mask.shape[-1]))
+            line = linearize(lambda x: self.adapted_policy(x, batch_for_curvature), theta)
+            product = self.hessian_vector_product(line, batch_for_curvature.valid)
+        else:
+            product = self.hessian_vector_product(line, valid)
         direction, report.cg_residual, positive = conjugate_gradient(product, gradient, self.cg_iterations)
         curvature = direction.dot(product(direction))
-        if not (positive and curvature > 0):
-            return report.skip("the curvature along the search direction is not positive")
-        full_step = direction * torch.sqrt(2 * self.max_kl / curvature)  # its quadratic model of the KL is max_kl
+        if not (positive and curvature > 0):  # also when it is NaN
+            return None, "the curvature is not positive"
+        full_step = direction * torch.sqrt(2 * self.max_kl / curvature)  # where the quadratic model of KL is max_kl
         if not full_step.isfinite().all():
-            return report.skip("the search direction is not finite")
+            return None, "the step is not finite"
 
+        @torch.no_grad()
         def evaluate(x: Tensor) -> tuple[Tensor, Tensor]:
-            with torch.no_grad():
-                pi = self.adapted_policy(x, batch)
-                return self.surrogate_loss(pi, old_log_prob, valid), self.kl_divergence(old, pi, valid)
+            pi = self.adapted_policy(x, batch)
+            return self.surrogate_loss(pi, old_log_prob, valid), self.kl_divergence(old, pi, valid)
 
         search = line_search(
             evaluate, theta, full_step, report.loss, self.max_kl, self.ls_max_steps, self.ls_backtrack_ratio
         )
         report.new_loss, report.kl, report.trials = search.loss, search.kl, len(search.trials)
-        if search.x is None:
-            return report.skip("no trial of the line search lowered the loss within the trust region")
-        report.accepted, report.step_norm = True, float((search.x - theta).norm())
-        with torch.no_grad():
-            for name, tensor in unflatten(search.x, self.policy.params()).items():
-                self.policy.get_parameter(name).copy_(tensor)
-        return report
+        return search.x, "" if search.x is not None else "no trial of the line search was good enough"
+
+    def describe(self, batch: MetaBatch) -> StepReport:
+        """A report with what can be said before the step."""
+        returns = discounted_returns(batch.valid.rewards, batch.valid.mask, self.gamma)
+        values = self.baseline.values(batch.valid, returns)
+        log_std = self.policy.params().get("log_std", torch.tensor(torch.nan))
+        return StepReport(
+            explained_variance=float(explained_variance(values, returns, batch.valid.mask).mean()),
+            log_std=float(log_std.mean()),
+        )
 
 
 def finite_or(params: Params, fallback: Params) -> Params:

@@ -18,6 +18,7 @@ class Purpose(IntEnum):
     TASKS = 1
     ENVIRONMENT = 2
     ACTIONS = 3
+    EVALUATION = 4  # root of the streams of an evaluation, so that its tasks are held out
 
 
 def derive_seed(seed: int, *key: int) -> int:

@@ -45,7 +45,11 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mamlrl/Navigation2DSparse-v0": ("navigation", "Navigation2DSparseEnv", {}),
 }
 
-BACKENDS: dict[str, type[TaskVecEnv]] = {"batched": BatchedVecEnv, "serial": SerialVecEnv, "subproc": SubprocVecEnv}
+BACKENDS: dict[str, type[TaskVecEnv]] = {
+    "batched": BatchedVecEnv,
+    "serial": SerialVecEnv,
+    "subproc": SubprocVecEnv,
+}
 
 
 def make_vec_env(env: str | EnvFactory, num_envs: int, backend: str = "batched", **kwargs: Any) -> TaskVecEnv:
@@ -63,8 +67,8 @@ def make_vec_env(env: str | EnvFactory, num_envs: int, backend: str = "batched",
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {sorted(BACKENDS)}, got {backend!r}")
     if isinstance(env, str):
-        # The registry's entry rather than its name, which a worker process knows only if it registered it too;
-        # without the wrapper that checks every step, since the vector environment checks actions and slots itself.
+        # The registry's entry rather than its name, which a worker knows only if it registered it too; and
+        # without the wrapper that checks every step, since the vector environment does its own checks.
         env = partial(gymnasium.make, gymnasium.registry.get(env, env), disable_env_checker=True)
     return BACKENDS[backend](env, num_envs, **kwargs)
 

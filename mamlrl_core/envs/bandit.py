@@ -1,7 +1,7 @@
 """Multi-armed bandits: the smallest family of tasks worth learning to learn.
 
-A task is a row of k mean rewards. Nothing is ever observed but the reward, so an agent that does well in a new
-bandit has learned one thing only: how to try arms and when to stop trying.
+A task is a row of k mean rewards. Nothing is ever observed but the reward, so an agent that does well in a
+new bandit has learned one thing only: how to try arms and when to stop trying.
 """
 
 import numpy as np
@@ -50,7 +50,7 @@ class BanditEnv(DynamicsEnv):
 
 
 class BernoulliBanditEnv(BanditEnv):
-    """An arm pays 1 with probability ``means[arm]`` and nothing otherwise; the means are uniform in [0, 1]."""
+    """An arm pays 1 with probability ``means[arm]`` and 0 otherwise; the means are uniform in [0, 1]."""
 
     MEANS = (0.0, 1.0)
 
@@ -58,7 +58,7 @@ class BernoulliBanditEnv(BanditEnv):
         return [{"means": means} for means in rng.random((num_tasks, self.num_arms))]
 
     def draw_noise(self, rng: np.random.Generator) -> np.ndarray:
-        return rng.random(self.horizon)  # (T,), in [0, 1): so an arm of mean 0 never pays, one of mean 1 always
+        return rng.random(self.horizon)  # (T,), in [0, 1): an arm of mean 0 never pays, one of mean 1 always
 
     def reward(self, mean: np.ndarray, noise: np.ndarray) -> np.ndarray:
         return (noise < mean).astype(np.float64)

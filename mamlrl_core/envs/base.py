@@ -23,7 +23,7 @@ def check_task(task: Mapping[str, Any], task_space: spaces.Dict) -> Task:
     if not isinstance(task, Mapping):
         raise ValueError(f"a task is a dict with the keys {sorted(task_space)}, got {task!r}")
     if set(task) != set(task_space):
-        raise ValueError(f"a task of this family has the keys {sorted(task_space)}, got {sorted(map(str, task))}")
+        raise ValueError(f"a task of this family has the keys {sorted(task_space)}, got {list(task)}")
     checked = {}
     for key, space in task_space.items():
         try:
@@ -35,7 +35,8 @@ def check_task(task: Mapping[str, Any], task_space: spaces.Dict) -> Task:
         if not np.isfinite(value).all():
             raise ValueError(f"task[{key!r}] must be finite, got {task[key]!r}")
         if (value < space.low).any() or (value > space.high).any():
-            raise ValueError(f"task[{key!r}] must lie in [{space.low.min()}, {space.high.max()}], got {task[key]!r}")
+            low, high = space.low.min(), space.high.max()
+            raise ValueError(f"task[{key!r}] must lie in [{low}, {high}], got {task[key]!r}")
         checked[key] = value
     return checked
 
@@ -93,7 +94,7 @@ class TaskEnv(gymnasium.Env):
         self.task = check_task(task, self.task_space)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
-        """Seed the stream if asked to, take ``options={"task": ...}`` if given; subclasses start the episode."""
+        """Seed the stream and take ``options={"task": ...}``, if given; subclasses start the episode."""
         super().reset(seed=seed)
         options = dict(options or {})
         if "task" in options:
@@ -105,10 +106,10 @@ class TaskEnv(gymnasium.Env):
 class DynamicsEnv(TaskEnv):
     """A family whose dynamics are functions on arrays with any number of leading axes.
 
-    Called with no leading axis they are one environment, which is this class; called with a slot axis they are
-    hundreds of environments at once, which is ``BatchedVecEnv``. Both call the same lines, and elementwise
-    float64 arithmetic gives the same bits for one row as for many: so both play the same episodes. (A matrix
-    product may not, since its summation order depends on its size: keep it out of the dynamics.)
+    Called with no leading axis they are one environment, which is this class; called with a slot axis they
+    are hundreds of environments at once, which is ``BatchedVecEnv``. Both call the same lines, and
+    elementwise float64 arithmetic gives the same bits for one row as for many: so both play the same
+    episodes. (A matrix product may not, since its summation order depends on its size: keep it out.)
 
     All randomness of an episode is drawn when it starts, by ``draw_noise``, from the episode's own stream.
     """
@@ -141,7 +142,8 @@ class DynamicsEnv(TaskEnv):
         if getattr(self, "_done", True):
             raise ResetNeeded("the episode is over, or has not begun: call reset() before step()")
         action = check_action(action, self.action_space, self.action_space.shape)
-        self._state, reward, terminated = self.transition(self._state, action, self._noise[self._time], self.task)
+        noise = self._noise[self._time]
+        self._state, reward, terminated = self.transition(self._state, action, noise, self.task)
         self._time += 1
         truncated = self._time >= self.horizon
         self._done = bool(terminated or truncated)

@@ -1,7 +1,7 @@
 """All slots in one array: the dynamics of a family called once per step, for every slot together.
 
-No processes, no loop over environments: NumPy's elementwise loops do the work. It needs a family that is written
-as a ``DynamicsEnv``; the episodes equal those of the single environment to the last bit.
+No processes, no loop over environments: NumPy's elementwise loops do the work. It needs a family that is
+written as a ``DynamicsEnv``; the episodes equal those of the single environment to the last bit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BatchedVecEnv(TaskVecEnv):
             )
         while isinstance(env, gymnasium.Wrapper):
             if not isinstance(env, PassiveEnvChecker | OrderEnforcing):  # the two that gymnasium.make puts on
-                raise TypeError(f"the batched backend would step past the wrapper {env}: choose another backend")
+                raise TypeError(f"the batched backend would step past the wrapper {env}: choose another one")
             env = env.env
         self._rngs: list[np.random.Generator | None] = [None] * self.num_envs
         self._task = stack_tasks([self.family.task] * self.num_envs)
@@ -62,7 +62,8 @@ class BatchedVecEnv(TaskVecEnv):
         frozen = self._terminated | self._truncated
         if frozen.all():  # there is no noise left for a step beyond the horizon, and nobody to take it
             return self._answer(np.zeros(self.num_envs), frozen)
-        state, reward, terminated = self.family.transition(self._state, actions, self._noise[self._time], self._task)
+        noise = self._noise[self._time]  # (S, ...)
+        state, reward, terminated = self.family.transition(self._state, actions, noise, self._task)
         self._time += 1
         running = ~frozen
         self._state = np.where(running.reshape(-1, *[1] * (state.ndim - 1)), state, self._state)

@@ -1,4 +1,4 @@
-"""The far side of ``SubprocVecEnv``: what a worker process does, and the memory that it shares with its parent."""
+"""The far side of ``SubprocVecEnv``: what a worker process does, and the memory it shares with its parent."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .serial_vec_env import SerialVecEnv
 class SharedArray:
     """An array that lives in memory shared with the worker processes it is handed to.
 
-    The memory has no name in the file system: the kernel frees it with the last process that maps it, so nothing
-    is left over however the processes end.
+    The memory has no name in the file system: the kernel frees it with the last process that maps it, so
+    nothing is left over however the processes end.
     """
 
     def __init__(self, context: BaseContext, shape: tuple[int, ...], dtype: Any):
@@ -47,11 +47,13 @@ class EnvWorker:
         shared: dict[str, SharedArray],
         inherited: Sequence[Connection],
     ):
-        self.factory, self.slots, self.pipe, self.shared, self.inherited = factory, slots, pipe, shared, inherited
+        self.factory, self.slots, self.pipe = factory, slots, pipe
+        self.shared, self.inherited = shared, inherited
 
     def run(self) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process: the parent's answer decides
-        for end in self.inherited:  # a fork holds its siblings' pipes; while it does, they never see the parent's end
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process: let the parent decide
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's handler, if forked, is not for this process
+        for end in self.inherited:  # a fork that kept them would keep its siblings' pipes open
             end.close()
         threading.Thread(target=self.outlive_nobody, daemon=True).start()
         try:
@@ -102,11 +104,14 @@ class EnvWorker:
     def outlive_nobody() -> None:
         """Once the parent is gone, end this process, whatever its environment is doing.
 
-        The sentinel tells at once; but the end of it that should close may live on in a process that the parent
-        forked, so the parent's number is looked at too. Only a C function that keeps Python's lock for ever
-        would keep this thread, and so the process, from ending.
+        Linux can tell of the very process that is meant. Elsewhere the end of a pipe has to do, whose other end
+        the parent holds, and any process that the parent forked. Only a C function that keeps Python's lock for
+        ever would keep this thread from ending the process.
         """
-        sentinel, parent = multiprocessing.parent_process().sentinel, os.getppid()
-        while not wait([sentinel], timeout=1.0) and os.getppid() == parent:
-            pass
+        parent = multiprocessing.parent_process()
+        try:
+            ended = os.pidfd_open(parent.pid)
+        except (AttributeError, OSError):  # not on this system, or the parent is gone already
+            ended = parent.sentinel
+        wait([ended])
         os._exit(1)

@@ -1,7 +1,7 @@
 """2-D navigation: walk from the origin to a goal that the agent is not told.
 
-The first experiment of the MAML paper (Finn et al. 2017, section 5.3). A task is a goal; the observation is the
-position alone, so the only way to find the goal is to walk, see the rewards, and adapt.
+The first experiment of the MAML paper (Finn et al. 2017, section 5.3). A task is a goal; the observation is
+the position alone, so the only way to find the goal is to walk, see the rewards, and adapt.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ class Navigation2DEnv(DynamicsEnv):
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.task_space = spaces.Dict({"goal": spaces.Box(-np.inf, np.inf, (2,), np.float64)})
         super().__init__(horizon)
-        farthest = self.MAX_STEP * (self.horizon + 1)  # a step more than can be walked, to be safe from rounding
+        farthest = self.MAX_STEP * (self.horizon + 1)  # one step more than can be walked, for rounding's sake
         self.observation_space = spaces.Box(-farthest, farthest, (2,), np.float32)
 
     def sample_tasks(self, num_tasks: int, rng: np.random.Generator) -> list[Task]:
@@ -59,8 +59,8 @@ class Navigation2DEnv(DynamicsEnv):
 class Navigation2DSparseEnv(Navigation2DEnv):
     """2-D navigation in the dark: no reward at all until the agent comes within 0.2 of the goal.
 
-    Inside that disc the reward rises from 0 at its edge to 1 at the goal, 1 - distance / 0.2. Arriving does not
-    end the episode, since that would punish it: the agent is paid for every step it stays.
+    Inside that disc the reward rises from 0 at its edge to 1 at the goal, 1 - distance / 0.2. Arriving does
+    not end the episode, since that would punish it: the agent is paid for every step it stays.
     """
 
     REWARD_RADIUS = 0.2

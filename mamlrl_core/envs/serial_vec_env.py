@@ -1,4 +1,4 @@
-"""All slots one after another, in this process: the plainest vector environment, and the measure of the others.
+"""All slots one after another, in this process: the plain version, which the others must agree with.
 
 It works for every ``TaskEnv``, also for one that writes ``reset`` and ``step`` itself. A worker process of
 ``SubprocVecEnv`` is a loop around one of these.

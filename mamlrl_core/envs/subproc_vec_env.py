@@ -1,14 +1,15 @@
 """Slots spread over worker processes, for environments that are slow or written without arrays.
 
-Every worker hosts a ``SerialVecEnv`` over some of the slots. What a step moves, actions one way and observations,
-rewards and flags the other, lies in memory that all processes share; the pipes carry a word of command, seeds,
-tasks, infos and errors. One round trip so serves all the slots of a worker at once.
+Every worker hosts a ``SerialVecEnv`` over some of the slots. What a step moves, actions one way and
+observations, rewards and flags the other, lies in memory that all processes share; the pipes carry commands,
+seeds, tasks, infos and errors. So one round trip serves all the slots of a worker at once.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,8 +43,8 @@ class SubprocVecEnv(TaskVecEnv):
     """S slots in W worker processes. Use it in a ``with`` block, or ``close`` it.
 
     Args:
-        env_factory: builds one environment. Workers build their own with it; one more is built here, which draws
-            and checks tasks and defines the spaces, and is never stepped.
+        env_factory: builds one environment. Workers build their own with it; one more is built here, which
+            draws and checks tasks and defines the spaces, and is never stepped.
         num_envs: the number of slots, S.
         num_workers: the number of processes, W; by default one for every CPU that this process may use.
         context: the start method. "forkserver" and "spawn" start from a clean interpreter. "fork" copies this
@@ -86,7 +87,7 @@ class SubprocVecEnv(TaskVecEnv):
 
         self._pipes: list[Connection] = []
         self._processes: list[BaseProcess] = []
-        # Runs once: by close(), or when this object is collected, or when the interpreter exits; never in a fork.
+        # Runs once: by close(), or when collected, or at the interpreter's exit; not in a fork.
         self._end = Finalize(self, end_workers, (self._pipes, self._processes), exitpriority=10)
         factory = cloudpickle.dumps(env_factory)
         with self._closing_on_error():
@@ -94,12 +95,13 @@ class SubprocVecEnv(TaskVecEnv):
                 for index, slots in enumerate(self._slots):
                     pipe, far_end = method.Pipe()
                     self._pipes.append(pipe)
-                    worker = EnvWorker(factory, slots, far_end, shared, self._pipes if context == "fork" else [])
+                    inherited = self._pipes if context == "fork" else []
+                    worker = EnvWorker(factory, slots, far_end, shared, inherited)
                     process = method.Process(target=worker.run, name=f"env worker {index}", daemon=True)
                     self._processes.append(process)
                     process.start()
                     far_end.close()  # or the pipe would stay open when the worker dies
-            self._answers("the construction of its environments")
+            self._answers("start")
 
     def reset_task(self, tasks: Sequence[Task]) -> None:
         self._check_idle("reset_task")
@@ -138,8 +140,8 @@ class SubprocVecEnv(TaskVecEnv):
         with self._closing_on_error():
             infos = self._answers("step")
         self._stepping = False
-        results = (self._views[name].copy() for name in ("observations", "rewards", "terminated", "truncated"))
-        return *results, self._gather_infos(infos)
+        names = "observations", "rewards", "terminated", "truncated"
+        return *(self._views[name].copy() for name in names), self._gather_infos(infos)
 
     def close_extras(self, **kwargs: Any) -> None:
         super().close_extras()
@@ -148,7 +150,7 @@ class SubprocVecEnv(TaskVecEnv):
     def _check_idle(self, name: str) -> None:
         self._check_open()
         if self._stepping:
-            raise AlreadyPendingCallError(f"{name}() was called while a step waits for its step_wait()", "step")
+            raise AlreadyPendingCallError(f"{name}() was called while a step awaits its step_wait()", "step")
 
     def _send(self, command: str, arguments: Iterable[Any]) -> None:
         for pipe, argument in zip(self._pipes, arguments, strict=False):
@@ -161,14 +163,15 @@ class SubprocVecEnv(TaskVecEnv):
         deadline = time.monotonic() + self.timeout
         waiting = set(range(len(self._processes)))
         while waiting:
-            signs = {i: (self._pipes[i], self._processes[i].sentinel) for i in waiting}  # it answers, or it ends
-            ready = wait([sign for pair in signs.values() for sign in pair], max(0.0, deadline - time.monotonic()))
+            answers = {self._pipes[index]: index for index in waiting}
+            deaths = {self._processes[index].sentinel: index for index in waiting}
+            ready = wait([*answers, *deaths], max(0.0, deadline - time.monotonic()))
             if not ready:
                 self._processes[min(waiting)].kill()
-                raise self._error(min(waiting), f"did not answer within {self.timeout:g} s, and was ended: {command}")
-            for index in [i for i, pair in signs.items() if pair[0] in ready or pair[1] in ready]:
-                answer = self._receive(index)
-                infos |= {self._slots[index].start + slot: info for slot, info in answer.items()}
+                raise self._error(min(waiting), f"was ended: no answer to {command!r} in {self.timeout:g} s.")
+            for index in {(answers | deaths)[sign] for sign in ready}:
+                for slot, info in self._receive(index).items():
+                    infos[self._slots[index].start + slot] = info
                 waiting.remove(index)
         return dict(sorted(infos.items()))
 
@@ -187,7 +190,9 @@ class SubprocVecEnv(TaskVecEnv):
                 cause = None
             raise self._error(index, f"raised an exception:\n\n{remote_traceback}") from cause
         self._processes[index].join(PATIENCE)
-        raise self._error(index, f"died with exit code {self._processes[index].exitcode}")
+        code = self._processes[index].exitcode or 0
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        raise self._error(index, f"died: it {how}.")
 
     def _error(self, index: int, what: str) -> WorkerError:
         slots = self._slots[index]
@@ -196,7 +201,7 @@ class SubprocVecEnv(TaskVecEnv):
 
     @contextmanager
     def _closing_on_error(self) -> Iterator[None]:
-        """After an error, Ctrl-C included, answers may be missing or left over: there is no going on from there."""
+        """After an error, Ctrl-C included, answers may be missing or left over: no step could be trusted."""
         try:
             yield
         except BaseException:
@@ -205,7 +210,7 @@ class SubprocVecEnv(TaskVecEnv):
 
 
 def end_workers(pipes: list[Connection], processes: list[BaseProcess]) -> None:
-    """Ask every worker to end, wait, and end those that do not: at first so that they could react, then for sure."""
+    """Ask every worker to end and wait; then end those that have not, first politely, then for certain."""
     for pipe in pipes:
         with suppress(OSError):
             pipe.send(("close", None))
@@ -229,9 +234,9 @@ def available_cpus() -> int:
 def main_module_hidden() -> Iterator[None]:
     """Start processes that do not import the main script a second time.
 
-    "spawn" and "forkserver" do so by default, to find what was pickled by reference to it. Here everything from
-    the main script travels by value, and the import would do harm: it loads PyTorch into every worker, and a
-    script without an ``if __name__ == "__main__"`` would start workers of its own, without end.
+    "spawn" and "forkserver" do so by default, to find what was pickled by reference to it. Here everything
+    from the main script travels by value, and the import would do harm: it loads PyTorch into every worker,
+    and a script without an ``if __name__ == "__main__"`` would try to start workers in every worker.
     """
     main = sys.modules["__main__"].__dict__
     hidden = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}

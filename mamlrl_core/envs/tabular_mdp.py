@@ -57,8 +57,8 @@ class TabularMDPEnv(DynamicsEnv):
         if len(wrong):
             x, a = wrong[0]
             raise ValueError(
-                f"task['transitions'][state, action] must sum to 1, got {totals[x, a]} for state {x}, action {a}: "
-                f"{task['transitions'][x, a]} ({len(wrong)} such pairs)"
+                f"task['transitions'][{x}, {a}], the probabilities of the next state, must sum to 1, "
+                f"got {task['transitions'][x, a]} with sum {totals[x, a]} ({len(wrong)} such rows)"
             )
         self.task = task
 
@@ -87,8 +87,8 @@ class TabularMDPEnv(DynamicsEnv):
     def draw(probabilities: np.ndarray, uniform: np.ndarray) -> np.ndarray:
         """The state at which the cumulative probability first exceeds ``uniform``, shape (...).
 
-        The cumulative sum may end a little below or above 1. So ``uniform`` is scaled to where it does end; since
-        it is below 1, the product stays below the end, and no state of probability 0 is ever drawn.
+        The cumulative sum may end a little below or above 1, so ``uniform`` is scaled to where it does end.
+        As it is below 1, the product stays below that end, and no state of probability 0 is ever drawn.
         """
         cumulative = np.cumsum(probabilities, axis=-1)  # (..., X)
         threshold = uniform[..., None] * cumulative[..., -1:]  # (..., 1)

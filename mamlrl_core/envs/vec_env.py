@@ -1,8 +1,9 @@
 """The interface that the three vector environments share: slots, tasks, seeds.
 
 A vector environment holds S = N·B *slots*. ``reset_task`` takes N tasks; slot i·B + b then plays episode b of
-task i. Every slot plays one episode and stops: a finished slot is frozen, and answers with a zero observation, a
-zero reward and its last flags until the next ``reset``. Nothing restarts by itself, so no observation is lost.
+task i. Every slot plays one episode and stops: a finished slot is frozen, and answers with a zero
+observation, a zero reward and its last flags until the next ``reset``. Nothing restarts by itself, so the
+last observation of an episode is never lost.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ class TaskVecEnv(VectorEnv):
         raise NotImplementedError
 
     def _tasks_per_slot(self, tasks: Sequence[Task]) -> list[Task]:
-        """The task of every slot, checked by the family (which raises its own message) before any slot moves."""
+        """The task of every slot, checked by the family (with its own messages) before any slot moves."""
         self._check_open()
         if len(tasks) == 0 or self.num_envs % len(tasks) != 0:
-            raise ValueError(f"the number of tasks must divide the {self.num_envs} slots, got {len(tasks)} tasks")
+            raise ValueError(f"the number of tasks must divide the {self.num_envs} slots, got {len(tasks)}")
         episodes_per_task = self.num_envs // len(tasks)
         slot_tasks = []
         for task in tasks:
@@ -90,7 +91,7 @@ class TaskVecEnv(VectorEnv):
             raise ValueError(f"reset takes no options (tasks are set by reset_task), got {sorted(options)}")
 
     def _check_step(self, actions: Any) -> np.ndarray:
-        """The actions as one array (S, ...), checked before any slot moves; those of frozen slots are not used."""
+        """The actions as one array (S, ...), all checked before any slot moves."""
         self._check_open()
         if not self._running:
             raise ResetNeeded("call reset() before step()")
