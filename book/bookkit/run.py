@@ -139,7 +139,7 @@ def run(path: Path, check: bool = False, timeout: int | None = None) -> str:
     try:
         fresh = execute(stored, path.parent, timeout)
     except CellExecutionError as error:
-        return f"{_without_machine(error.traceback)}\n"
+        return re.sub(r"\x1b\[[0-9;]*m", "", _without_machine(error.traceback)) + "\n"
     except (CellTimeoutError, DeadKernelError, ValueError) as error:
         return f"{error}\n"
     if check:
