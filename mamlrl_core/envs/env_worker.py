@@ -52,7 +52,7 @@ class EnvWorker:
 
     def run(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process: let the parent decide
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's handler, if forked, is not for this process
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a handler that came with the fork is not for us
         for end in self.inherited:  # a fork that kept them would keep its siblings' pipes open
             end.close()
         threading.Thread(target=self.outlive_nobody, daemon=True).start()
@@ -104,9 +104,9 @@ class EnvWorker:
     def outlive_nobody() -> None:
         """Once the parent is gone, end this process, whatever its environment is doing.
 
-        Linux can tell of the very process that is meant. Elsewhere the end of a pipe has to do, whose other end
-        the parent holds, and any process that the parent forked. Only a C function that keeps Python's lock for
-        ever would keep this thread from ending the process.
+        Linux can tell of the very process that is meant. Elsewhere a pipe has to do, whose other end is held
+        by the parent, but also by any process that it forked. Only a C function that keeps Python's lock
+        for ever would keep this thread from ending the process.
         """
         parent = multiprocessing.parent_process()
         try:
