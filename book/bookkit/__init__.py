@@ -20,6 +20,7 @@ if importlib.util.find_spec("mamlrl_core") is None:
 
 from .exercise import check  # noqa: E402
 from .explorer import Explorer, Frame, Knob, navigation_frame  # noqa: E402
+from .fault import expect  # noqa: E402
 from .page import setup  # noqa: E402
 from .quiz import Choice, Question, Quiz  # noqa: E402
 from .source import Walk, show  # noqa: E402
@@ -33,6 +34,7 @@ __all__ = [
     "Quiz",
     "Walk",
     "check",
+    "expect",
     "navigation_frame",
     "setup",
     "show",
