@@ -223,6 +223,9 @@ def end_workers(pipes: list[Connection], processes: list[BaseProcess]) -> None:
                 insist(process)
         for process in alive:
             process.join(max(0.0, deadline - time.monotonic()))
+    for process in processes:
+        if not process.is_alive():
+            process.close()  # gives back the file that its end was watched by
 
 
 def available_cpus() -> int:
