@@ -92,7 +92,9 @@ class Knob:
         if self.is_choice:
             return widgets.Dropdown(options=list(self.values), **common)
         low, high = min(self.values), max(self.values)
-        common |= {"min": low, "max": high, "continuous_update": False}
+        # Updated while it moves: a slider that waits for the end of a drag would not hear the keyboard. The front
+        # end sends no new value while the kernel is at work on the last.
+        common |= {"min": low, "max": high, "continuous_update": True}
         if all(isinstance(value, int) for value in self.values):
             return widgets.IntSlider(step=self.step or 1, **common)
         return widgets.FloatSlider(step=self.step or (high - low) / 100, readout_format=".3g", **common)
@@ -215,7 +217,7 @@ def navigation_frame(trajectories: Sequence, goals, returns, limit: float = 0.7)
             f'<path stroke-width="14" d="M{x - 26} {y - 26}l52 52m0-52l-52 52"/></g>'
         )
     parts.append(f'<circle r="16" fill="{GREY}"/></svg>')
-    mean, *each = [f"{value:.1f}".replace("-", "−") for value in (returns.mean(), *returns)]
+    mean, *each = [f"{value.round(1) + 0.0:.1f}".replace("-", "−") for value in (returns.mean(), *returns)]
     return Frame("".join(parts), f"mean return {mean} (each goal: {', '.join(each)})")
 
 

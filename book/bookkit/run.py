@@ -25,7 +25,7 @@ from . import ROOT
 IGNORE = "nbval-ignore-output"
 KEPT_METADATA = ("jupyter", "mystnb", "tags")
 NOTEBOOK_METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
 

@@ -1,6 +1,7 @@
 """A small Sphinx extension: what a built page must not load, and the address of a published book."""
 
 import os
+from urllib.parse import urlsplit
 
 
 def setup(app):
@@ -12,6 +13,7 @@ def setup(app):
     # `make book BOOK_URL=https://…/`, for publishing: absolute addresses for link previews, and a sitemap.
     if url := os.environ.get("BOOK_URL"):
         app.config.html_baseurl = app.config.ogp_site_url = url.rstrip("/") + "/"
+        app.config.notfound_urls_prefix = urlsplit(app.config.html_baseurl).path
         app.config.sitemap_url_scheme = "{link}"
         app.setup_extension("sphinx_sitemap")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

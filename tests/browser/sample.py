@@ -29,14 +29,14 @@ ax.legend();"""
 EXPLORER = """\
 GOALS = {
     "corners": [[0.4, 0.4], [-0.4, 0.4], [0.4, -0.4], [-0.4, -0.4]],
-    "sides": [[0.4, 0.0], [-0.4, 0.0], [0.0, 0.4], [0.0, -0.4]],
+    "sides": [[0.3, 0.0], [-0.3, 0.0], [0.0, 0.3], [0.0, -0.3]],
 }
 
 
 def frame(alpha, k, goals):
     # Stands in for an adapted policy: the nearer to the goal, the larger alpha * k.
     goals = np.array(GOALS[goals])
-    reach = min(1.0, 2 * alpha * k)
+    reach = min(0.9, 2 * alpha * k)
     paths = [goal * reach * np.linspace(0, 1, 30)[:, None] for goal in goals]
     return navigation_frame(paths, goals, -50 * (1 - reach) * np.linalg.norm(goals, axis=1))
 
