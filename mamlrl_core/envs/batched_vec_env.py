@@ -45,17 +45,21 @@ class BatchedVecEnv(TaskVecEnv):
 
     def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict | None = None):
         self._check_reset(options)
-        for slot, slot_seed in enumerate(self._slot_seeds(seed)):
-            if slot_seed is not None or self._rngs[slot] is None:
-                self._rngs[slot] = seeding.np_random(slot_seed)[0]  # the same generator as in Env.reset
-        noise = [self.family.draw_noise(rng) for rng in self._rngs]
-        self._noise = np.stack(noise, axis=1)  # (T, S, ...)
+        self._noise = self._draw_noise(self._slot_seeds(seed))  # (T, S, ...)
         self._state = self.family.initial_state(self._task)  # (S, ...)
         self._time = 0
         self._terminated = np.zeros(self.num_envs, dtype=bool)
         self._truncated = np.zeros(self.num_envs, dtype=bool)
         self._running = True
         return self.family.observe(self._state, self._task).astype(np.float32), {}
+
+    def _draw_noise(self, seeds: Sequence[int | None]) -> np.ndarray:
+        if type(self.family).draw_noise is DynamicsEnv.draw_noise:  # a deterministic family opens no streams
+            return np.zeros((self.family.horizon, self.num_envs, 0))
+        for slot, seed in enumerate(seeds):
+            if seed is not None or self._rngs[slot] is None:
+                self._rngs[slot] = seeding.np_random(seed)[0]  # the same generator as in Env.reset
+        return np.stack([self.family.draw_noise(rng) for rng in self._rngs], axis=1)
 
     def step(self, actions: np.ndarray):
         actions = self._check_step(actions)
