@@ -92,8 +92,8 @@ class Knob:
         if self.is_choice:
             return widgets.Dropdown(options=list(self.values), **common)
         low, high = min(self.values), max(self.values)
-        # Updated while it moves: a slider that waits for the end of a drag would not hear the keyboard. The front
-        # end sends no new value while the kernel is at work on the last.
+        # Updated while it moves: a slider that waits for the end of a drag would not hear the keyboard. The
+        # front end sends no new value while the kernel is at work on the last.
         common |= {"min": low, "max": high, "continuous_update": True}
         if all(isinstance(value, int) for value in self.values):
             return widgets.IntSlider(step=self.step or 1, **common)
