@@ -13,6 +13,7 @@ Traceback (most recent call last):
   File "/usr/lib/python3.12/queue.py", line 3, in get
   File "/home/someone/.venv/lib/python3.12/site-packages/gymnasium/core.py", line 5, in step
   File "/tmp/ipykernel_123/456.py", line 7, in step
+  File "<dynamic-code>", line 7, in step
 KeyError: 'gone'
 '''
 
@@ -27,6 +28,7 @@ Traceback (most recent call last):
     self.obey()
   File "queue.py", line 3, in get
   File "gymnasium/core.py", line 5, in step
+  File "this notebook", line 7, in step
   File "this notebook", line 7, in step
 KeyError: 'gone'
 '''

@@ -21,7 +21,11 @@ def without_machine(message: str) -> str:
 
     The markers differ from one Python to the next.
     """
-    message = re.sub(r'File "(?:[^"]*/ipykernel_[^"]*|<ipython-input[^"]*)"', 'File "this notebook"', message)
+    message = re.sub(
+        r'File "(?:[^"]*/ipykernel_[^"]*|<ipython-input[^"]*|<dynamic-code>)"',
+        'File "this notebook"',
+        message,
+    )
     message = re.sub(r'File "[^"]*/(?:site-packages|lib/python3\.\d+)/', 'File "', message)
     message = re.sub(r'File "[^"]*/(?=mamlrl_core/)', 'File "', message)
     return "\n".join(line for line in message.rstrip().split("\n") if not re.fullmatch(r"\s+[~^]+\s*", line))
