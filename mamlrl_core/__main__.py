@@ -1,40 +1,66 @@
-"""The command line: ``python -m mamlrl_core train | evaluate | plot | envs``."""
+"""Meta-learning for reinforcement learning: train a policy that adapts, and measure how well it does."""
 
 from __future__ import annotations
 
-import json
+import os
+import signal
 import sys
-from dataclasses import asdict
+import warnings
 from pathlib import Path
 
+if __name__ == "__main__":  # from here on Ctrl-C simply ends the program: no file is ever left half-written
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+import gymnasium
 import tyro
 
-from .checkpoint import CheckpointError, write_atomically
+from .checkpoint import CheckpointError
 from .config import PRESETS, Config
+from .metrics import in_words
 
 Preset = tyro.extras.subcommand_type_from_defaults(PRESETS, prefix_names=False)
 
 
 @tyro.conf.configure(tyro.conf.CascadeSubcommandArgs)  # --out may stand anywhere among the settings
-def train(config: tyro.conf.OmitArgPrefixes[Preset], out: Path, quiet: bool = False) -> None:
-    """Train a meta-policy, or continue the run in ``out`` from where it was stopped.
+def train(
+    config: tyro.conf.OmitArgPrefixes[Preset] = PRESETS["navigation-2d"],
+    out: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Train a meta-policy, or continue a run from where it was stopped.
 
     Args:
         config: where to start from; every setting can be overridden.
-        out: directory of the run.
+        out: directory of the run; runs/PRESET-METHOD-SEED if not given.
         quiet: no progress bar.
     """
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_MININTERVAL", "30")  # seconds: a log file wants few lines
     from .training import Run
 
-    run = Run(config, out)
-    try:
-        metrics = run.train(progress=not quiet)
-    except KeyboardInterrupt:
-        sys.exit(f"stopped after iteration {run.iteration} of {config.iterations}; the same command continues the run")
-    summary = f"trained {config.env} for {run.iteration} iterations"
+    with Run(config, out or default_directory(config)) as run:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            metrics = run.train(progress=not quiet)
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not cut the goodbye short
+            done = f"{run.iteration} of {config.iterations} iterations"
+            print(f"stopped after {done}; the same command continues the run", file=sys.stderr)
+            sys.exit(128 + signal.SIGINT)
     if metrics:
-        summary += f", return by adaptation step: {', '.join(f'{r:.2f}' for r in metrics[-1]['returns'])}"
-    print(f"{summary}; {out}")
+        print(f"{in_words(metrics[-1])} in the last iteration; {metrics[-1]['skipped']} updates skipped")
+    print(f"{run.directory}: {config.env}, {config.method}, {len(metrics)} iterations")
+
+
+def default_directory(config: Config) -> Path:
+    """Where a run goes that is not told.
+
+    >>> default_directory(PRESETS["tabular-mdp"]).name
+    'tabular-mdp-maml-1'
+    """
+    presets = (name for name, preset in PRESETS.items() if preset.env == config.env)
+    family = next(presets, config.env.replace("/", "-"))
+    return Path("runs") / f"{family}-{config.method}-{config.seed}"
 
 
 def evaluate(
@@ -57,16 +83,20 @@ def evaluate(
         seed: of the held-out tasks.
         out: where to write the result; evaluation.json in the run's directory if not given.
     """
-    from .evaluation import as_table
-    from .evaluation import evaluate as evaluate_policy
+    from . import evaluation
     from .training import load_policy
 
-    config, policy = load_policy(run)
-    result = evaluate_policy(config, policy, num_tasks=num_tasks, episodes_per_task=episodes_per_task, steps=steps,
-                             step_sizes=step_sizes, seed=seed)  # fmt: skip
+    result = evaluation.evaluate(
+        *load_policy(run),
+        num_tasks=num_tasks,
+        episodes_per_task=episodes_per_task,
+        steps=steps,
+        step_sizes=step_sizes,
+        seed=seed,
+    )
     out = out or run / "evaluation.json"
-    write_atomically(out, lambda file: file.write(json.dumps(asdict(result)).encode()))
-    print(as_table(result))
+    result.save(out)
+    print(evaluation.as_table(result))
     print(out)
 
 
@@ -74,40 +104,61 @@ def plot(results: tyro.conf.Positional[tuple[Path, ...]], out: Path = Path("eval
     """Draw evaluations of one family over the published curves.
 
     Args:
-        results: files written by ``evaluate``.
+        results: files written by evaluate; training seeds of one method are drawn together.
         out: the picture; its ending chooses the format.
     """
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
-    from .evaluation import Evaluation
-    from .evaluation import plot as plot_evaluations
+    from . import evaluation
 
-    evaluations = [Evaluation(**json.loads(path.read_text())) for path in results]
-    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    plot_evaluations(evaluations, axes)
-    figure.savefig(out)
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    evaluation.plot([evaluation.Evaluation.load(path) for path in results], figure.subplots())
+    figure.savefig(out, dpi=150)
     print(out)
 
 
 def envs() -> None:
-    """List the task families, what their agents see and do, and their presets."""
-    import gymnasium
-
+    """List the task families: what a task holds, what an agent sees and does, the preset to train with."""
     from .envs import FAMILIES
 
     for env_id in FAMILIES:
-        env = gymnasium.make(env_id)
+        family = gymnasium.make(env_id).unwrapped
+        about, *_ = (type(family).__doc__ or "").splitlines()
+        tasks = ", ".join(f"{name} {describe(space)}" for name, space in family.task_space.items())
         presets = ", ".join(name for name, config in PRESETS.items() if config.env == env_id)
-        print(f"{env_id}\n    observation {env.observation_space}, action {env.action_space}, "
-              f"horizon {env.unwrapped.horizon}\n    task {env.unwrapped.task_space}\n    preset {presets}")  # fmt: skip
+        print(f"{env_id}\n    {about}")
+        print(f"    task         {tasks}")
+        print(f"    observation  {describe(family.observation_space)}")
+        print(f"    action       {describe(family.action_space)}")
+        print(f"    horizon      {family.horizon} steps")
+        print(f"    preset       {presets}\n")
+
+
+def describe(space: gymnasium.Space) -> str:
+    """A space in a few words.
+
+    >>> describe(gymnasium.spaces.Discrete(5)), describe(gymnasium.spaces.Box(-1.0, 1.0, (2,)))
+    ('0..4', '(2,) in [-1, 1]')
+    """
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return f"{space.start}..{space.start + space.n - 1}"
+    low, high = space.low.min(), space.high.max()
+    return f"{space.shape}" if low == -high == -float("inf") else f"{space.shape} in [{low:g}, {high:g}]"
 
 
 def main() -> None:
+    """Run a command. What a user can put right is told in one line; ``python -X dev`` shows the traceback."""
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     commands = {"train": train, "evaluate": evaluate, "plot": plot, "envs": envs}
     try:
         tyro.extras.subcommand_cli_from_dict(commands, prog="python -m mamlrl_core", description=__doc__)
-    except (CheckpointError, FileNotFoundError, ValueError) as error:
-        sys.exit(f"error: {error}")
+    except BrokenPipeError:  # whoever reads our output, ``head`` for instance, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, CheckpointError, gymnasium.error.Error) as error:
+        if sys.flags.dev_mode:
+            raise
+        named = isinstance(error, OSError) and error.filename
+        sys.exit(f"error: {error.filename}: {error.strerror}" if named else f"error: {error}")
 
 
 if __name__ == "__main__":

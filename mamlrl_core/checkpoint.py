@@ -1,10 +1,12 @@
-"""Checkpoints that a crash cannot spoil: either the old one is on disk, or the new one, and nothing between."""
+"""Files that a crash cannot spoil: either the old one is on disk, or the new one, and nothing between."""
 
 from __future__ import annotations
 
+import io
 import os
-import pickle
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +20,35 @@ class CheckpointError(RuntimeError):
     """A file that should be a checkpoint cannot be used as one."""
 
 
-def write_atomically(path: Path, write) -> None:
-    """Let ``write(file)`` fill a temporary file, force it to disk, and rename it to ``path``.
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write ``content`` to a temporary file, force it to disk, and rename it to ``path``.
 
-    A rename within a directory is atomic: whoever opens ``path``, also after a power cut, finds one whole file.
+    A rename within a directory is atomic: whoever opens ``path``, also after a power cut, finds a whole file.
+
+    Raises:
+        OSError: naming ``path``, if that cannot be done. What was at ``path`` before is still there then.
     """
     temporary = path.with_name(path.name + ".partial")
-    with open(temporary, "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    directory = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(directory)  # the rename itself lives in the directory
-    finally:
-        os.close(directory)
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)  # the rename itself lives in the directory
+        finally:
+            os.close(directory)
+    except OSError as error:  # "no space left on device" comes without a name
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Store ``state``: tensors, numbers, strings, and lists and dicts of them."""
-    write_atomically(path, lambda file: torch.save({"format": FORMAT, "version": VERSION, **state}, file))
+    file = io.BytesIO()
+    torch.save({"format": FORMAT, "version": VERSION, **state}, file)
+    write_atomically(path, file.getvalue())
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -47,15 +57,28 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     The file is read with ``weights_only=True``: it can hold data, never code.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        CheckpointError: if it is truncated, not a checkpoint of this package, or of another version.
+        OSError: if the file is missing or cannot be read.
+        CheckpointError: if it is truncated, damaged, not a checkpoint of this package, or of another version.
     """
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path} is truncated, damaged, or not a checkpoint ({type(error).__name__})") from error
+    file = io.BytesIO(Path(path).read_bytes())
+    with contents_of(path, "is truncated, damaged, or not a checkpoint"):
+        if zipfile.ZipFile(file).testzip():  # torch.load does not look at the checksums that torch.save wrote
+            raise ValueError("wrong checksum")
+        file.seek(0)
+        state = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise CheckpointError(f"{path} is a PyTorch file, but not a checkpoint of mamlrl_core")
-    if state["version"] != VERSION:
-        raise CheckpointError(f"{path} has checkpoint version {state['version']}, this package reads {VERSION}")
+    version = state.get("version")
+    if version != VERSION:
+        raise CheckpointError(f"{path} has checkpoint version {version}, this package reads {VERSION}")
     return state
+
+
+@contextmanager
+def contents_of(path: Path, complaint: str) -> Iterator[None]:
+    """Whatever goes wrong inside the block is the fault of the file at ``path``: say so, in one line."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise CheckpointError(f"{path} {complaint} ({type(error).__name__}: {reason})") from error

@@ -5,8 +5,13 @@ The command line is derived from the fields below: a field is a flag, its docstr
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+Nonlinearity = Literal["tanh", "relu"]
+Backend = Literal["batched", "serial", "subproc"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Config:
 
     hidden_sizes: tuple[int, ...] = (100, 100)
     """Units of each hidden layer."""
-    nonlinearity: Literal["tanh", "relu"] = "tanh"
+    nonlinearity: Nonlinearity = "tanh"
     """Activation of the hidden layers."""
     init_std: float = 1.0
     """Initial standard deviation of a Gaussian policy."""
@@ -60,23 +65,18 @@ class Config:
     curvature_fraction: float = 1.0
     """Share of every task's episodes that the curvature is measured on."""
 
-    backend: Literal["batched", "serial", "subproc"] = "batched"
+    backend: Backend = "batched"
     """How the environments run. It changes the speed and nothing else."""
 
     def __post_init__(self) -> None:
-        at_least = {"seed": 0, "iterations": 0, "num_tasks": 1, "episodes_per_task": 1, "inner_steps": 0,
-                    "cg_iterations": 1, "cg_damping": 0, "ls_max_steps": 1}  # fmt: skip
-        for name, low in at_least.items():
-            if getattr(self, name) < low:
-                raise ValueError(f"{name} must be at least {low}, got {getattr(self, name)}")
-        for name in ("fast_lr", "init_std", "max_kl"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("gamma", "gae_lambda", "ls_backtrack_ratio", "curvature_fraction"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name} must lie in (0, 1], got {getattr(self, name)}")
-        if any(step <= 0 for step in self.test_step_sizes):
-            raise ValueError(f"test_step_sizes must be positive, got {self.test_step_sizes}")
+        for name, (rule, holds) in RULES.items():
+            value = getattr(self, name)
+            try:
+                fine = holds(value)
+            except TypeError:  # text where a number should be
+                fine = False
+            if not fine:
+                raise ValueError(f"{name} must {rule}, got {value!r}")
 
     @property
     def method(self) -> str:
@@ -94,14 +94,66 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:
-        """The inverse of ``dataclasses.asdict``, also after a trip through JSON. Unknown keys are errors."""
+        """The inverse of ``dataclasses.asdict``, also after a trip through JSON. Unknown keys are errors.
+
+        >>> Config.from_dict({"seed": 7, "hidden_sizes": [8]}).hidden_sizes
+        (8,)
+        """
         unknown = set(values) - {field.name for field in fields(cls)}
         if unknown:
             raise ValueError(f"unknown settings: {sorted(unknown)}")
         return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
 
-BANDIT = {"num_tasks": 40, "episodes_per_task": 40, "hidden_sizes": (32, 32), "fast_lr": 0.5, "iterations": 50}
+Rule = tuple[str, Callable[[Any], bool]]  # what a setting must do, in words and as a test
+
+
+def whole(low: int) -> Rule:
+    return f"be a whole number, at least {low}", lambda x: type(x) is int and x >= low
+
+
+def one_of(*choices: Any) -> Rule:
+    return f"be one of {choices}", lambda x: x in choices
+
+
+# A NaN fails every comparison below, and so is refused like everything else that no run can use.
+POSITIVE: Rule = ("be positive and finite", lambda x: 0 < x < math.inf)
+SHARE: Rule = ("lie in (0, 1]", lambda x: 0 < x <= 1)
+DISCOUNT: Rule = ("lie in [0, 1]", lambda x: 0 <= x <= 1)
+
+RULES: dict[str, Rule] = {
+    "env": ("be a Gymnasium id", lambda x: isinstance(x, str)),
+    "seed": whole(0),
+    "iterations": whole(0),
+    "num_tasks": whole(1),
+    "episodes_per_task": whole(1),
+    "inner_steps": whole(0),
+    "observe_task": one_of(True, False),
+    "fast_lr": POSITIVE,
+    "test_step_sizes": ("be positive and finite", lambda x: all(0 < step < math.inf for step in x)),
+    "first_order": one_of(True, False),
+    "gamma": DISCOUNT,
+    "gae_lambda": DISCOUNT,
+    "hidden_sizes": ("hold positive whole numbers", lambda x: all(type(n) is int and n > 0 for n in x)),
+    "nonlinearity": one_of(*get_args(Nonlinearity)),
+    "init_std": ("lie between 0 and 10", lambda x: 0 < x < 10),
+    "max_kl": POSITIVE,
+    "cg_iterations": whole(1),
+    "cg_damping": ("be finite and not negative", lambda x: 0 <= x < math.inf),
+    "ls_max_steps": whole(1),
+    "ls_backtrack_ratio": SHARE,
+    "curvature_fraction": SHARE,
+    "backend": one_of(*get_args(Backend)),
+}
+
+
+BANDIT: dict[str, Any] = {
+    "num_tasks": 40,
+    "episodes_per_task": 40,
+    "iterations": 50,
+    "hidden_sizes": (32, 32),
+    "fast_lr": 0.5,
+}
 
 PRESETS: dict[str, Config] = {
     "navigation-2d": Config(env="mamlrl/Navigation2D-v0", curvature_fraction=0.2, fast_lr=0.5),

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-import gymnasium
+import filelock
 import torch
+from gymnasium import spaces
 from torch.utils.tensorboard import SummaryWriter
 from tqdm.auto import tqdm
 
-from .checkpoint import load_checkpoint, save_checkpoint, write_atomically
+from .checkpoint import contents_of, load_checkpoint, save_checkpoint, write_atomically
 from .config import Config
+from .episodes import BatchEpisodes
 from .metalearner import MetaLearner
-from .policies import CategoricalMLPPolicy, MLPPolicy, NormalMLPPolicy
+from .metrics import Metrics, as_line, finite_or_null, in_words, scalars
+from .policies import CategoricalMLPPolicy, MLPPolicy, NormalMLPPolicy, Params
 from .sampler import BatchSampler
 from .seeding import Purpose, derive_seed
 
@@ -45,7 +50,7 @@ def make_policy(config: Config, sampler: BatchSampler) -> MLPPolicy:
         "generator": torch.Generator().manual_seed(init_seed),
     }
     space = sampler.envs.single_action_space
-    if isinstance(space, gymnasium.spaces.Discrete):
+    if isinstance(space, spaces.Discrete):
         return CategoricalMLPPolicy(sampler.obs_dim, int(space.n), **network)
     return NormalMLPPolicy(sampler.obs_dim, space.shape[0], init_std=config.init_std, **network)
 
@@ -58,125 +63,184 @@ def make_learner(config: Config, policy: MLPPolicy) -> MetaLearner:
 
 
 class Run:
-    """A training run in a directory of its own.
+    """A training run in a directory of its own. If the directory holds the run already, it is continued.
 
-    ``config.json`` holds the settings, ``metrics.jsonl`` a line per iteration, ``checkpoint.pt`` the state after the
-    last finished iteration, ``events.*`` the same metrics for TensorBoard. If the directory holds a run already, it is
-    continued where its checkpoint left it. No generator state needs saving: every random stream is named by the
-    seed and the iteration.
+    =================  =======================================================================================
+    ``checkpoint.pt``  policy, settings and metrics after the last finished iteration. This file is the run.
+    ``metrics.jsonl``  the metrics for other programs, one line of JSON per iteration
+    ``config.json``    the settings, likewise
+    ``events.*``       the metrics for TensorBoard
+    =================  =======================================================================================
+
+    Whatever moment a run is killed at, the next one makes the other files agree with the checkpoint again. No
+    generator state needs saving: every random stream is named by the seed and the iteration.
 
     Args:
-        config: the settings. To continue a run they must be those it was started with, but for ``iterations``.
-        directory: where to write; made if missing.
+        config: the settings. To continue a run they must be those it was started with, but for ``FREE`` ones.
+        directory: where to write. Nothing is written before training starts.
+
+    Raises:
+        CheckpointError: if the directory's checkpoint cannot be used.
+        ValueError: if the directory holds a run with other settings.
+        FileExistsError: if it holds files of the same names, but no checkpoint.
     """
+
+    FREE = ("iterations", "backend", "test_step_sizes")  # settings that change no iteration
 
     def __init__(self, config: Config, directory: Path):
         self.config = config
         self.directory = Path(directory)
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.checkpoint_path = self.directory / "checkpoint.pt"
+        self.metrics_path = self.directory / "metrics.jsonl"
+        self.config_path = self.directory / "config.json"
+        self.lock = filelock.FileLock(self.directory / ".lock", blocking=False, is_singleton=True)
+        self.metrics: list[Metrics] = []  # of the finished iterations
         self.sampler = make_sampler(config)
         self.policy = make_policy(config, self.sampler)
         self.learner = make_learner(config, self.policy)
-        self.iteration = 0  # finished iterations
-        if self.checkpoint_path.exists():
-            self._resume()
-        else:
-            self.metrics_path.write_text("")
-            self._save()
-        config_json = json.dumps(asdict(config), indent=2) + "\n"
-        write_atomically(self.directory / "config.json", lambda file: file.write(config_json.encode()))
+        self._load()
 
     @property
-    def checkpoint_path(self) -> Path:
-        return self.directory / "checkpoint.pt"
+    def iteration(self) -> int:
+        """The number of finished iterations."""
+        return len(self.metrics)
 
-    @property
-    def metrics_path(self) -> Path:
-        return self.directory / "metrics.jsonl"
-
-    def train(self, progress: bool = True) -> list[dict[str, Any]]:
+    def train(self, progress: bool = True) -> list[Metrics]:
         """Train to the end and return the metrics of the whole run."""
-        bar = tqdm(total=self.config.iterations, initial=self.iteration, unit="it", disable=not progress)
-        with bar, SummaryWriter(self.directory, purge_step=self.iteration) as board:
+        total = self.config.iterations
+        with (
+            self._opened(),
+            tqdm(total=total, initial=self.iteration, unit="it", disable=not progress) as bar,
+            SummaryWriter(self.directory, purge_step=0, flush_secs=10) as board,
+        ):
+            for metrics in self.metrics:  # once more: the last seconds before a kill never reached the disk
+                write_scalars(board, metrics)
             for metrics in self:
-                for name, value in metrics.items():
-                    if isinstance(value, int | float):
-                        board.add_scalar(name, value, metrics["iteration"])
-                before, after = metrics["returns"][0], metrics["returns"][-1]
-                bar.set_postfix_str(f"return {before:.1f} before, {after:.1f} after adaptation")
+                write_scalars(board, metrics)
+                bar.set_postfix_str(in_words(metrics), refresh=False)
                 bar.update()
-        return read_metrics(self.metrics_path)
+        return self.metrics
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[Metrics]:
         """Run the remaining iterations; each yields its metrics once they and the checkpoint are on disk."""
-        while self.iteration < self.config.iterations:
-            metrics = self._iterate()
-            with open(self.metrics_path, "a") as file:
-                file.write(json.dumps(metrics) + "\n")
-            self.iteration += 1
-            self._save()
-            yield metrics
+        with self._opened():
+            while self.iteration < self.config.iterations:
+                metrics = self._iterate()
+                self.metrics.append(metrics)
+                self._save()
+                with open(self.metrics_path, "a") as file:
+                    file.write(as_line(metrics))
+                yield metrics
 
-    def _iterate(self) -> dict[str, Any]:
-        started = time.perf_counter()
+    def close(self) -> None:
+        """End the environments, and their processes where they have any."""
+        self.sampler.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _iterate(self) -> Metrics:
+        started = perf_counter()
         self.sampler.reset_task(self.sampler.sample_tasks(self.iteration))
         batch = self.learner.sample(self._play, self.config.inner_steps)
-        sampled = time.perf_counter()
+        sampled = perf_counter()
         report = self.learner.step(batch)
-        stepped = time.perf_counter()
-        return {
+        stepped = perf_counter()
+        metrics = {
             "iteration": self.iteration,
-            "returns": [float(episodes.returns.mean()) for episodes in (*batch.train, batch.valid)],
+            "returns": [float(d.returns.mean()) for d in (*batch.train, batch.valid)],  # after k = 0..K steps
             **asdict(report),
             "sample_seconds": round(sampled - started, 3),
             "step_seconds": round(stepped - sampled, 3),
         }
+        return finite_or_null(metrics)
 
-    def _play(self, params, phase: int):
+    def _play(self, params: Params | None, phase: int) -> BatchEpisodes:
         return self.sampler.sample(self.policy, params, iteration=self.iteration, phase=phase)
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Hold the directory against other processes, with memory and files as the checkpoint says.
+
+        Memory is not trusted: an iteration interrupted in a notebook may have left half an update there.
+        The kernel opens the lock when the process ends, however it ends.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self.lock.acquire()
+        except filelock.Timeout:
+            reason = "another process is training in this directory"
+            raise BlockingIOError(errno.EWOULDBLOCK, reason, str(self.directory)) from None
+        try:
+            before, now = self._load(), torch.get_num_threads()
+            if before != now:
+                change = f"from {before} to {now} threads"
+                warnings.warn(f"{change}: the run goes on correctly, but not to the same bits", stacklevel=4)
+            self._save()
+            write_atomically(self.metrics_path, "".join(map(as_line, self.metrics)).encode())
+            settings = json.dumps(asdict(self.config), indent=2)
+            write_atomically(self.config_path, f"{settings}\n".encode())
+            yield
+        finally:
+            self.lock.release()
 
     def _save(self) -> None:
         state = {
-            "config": json.loads(json.dumps(asdict(self.config))),  # plain lists, as weights_only wants them
+            "config": json.loads(json.dumps(asdict(self.config))),  # plain numbers and lists
             "policy": self.policy.state_dict(),
-            "iteration": self.iteration,
-            "skipped": self.learner.skipped,
+            "metrics": self.metrics,
             "threads": torch.get_num_threads(),
         }
         save_checkpoint(self.checkpoint_path, state)
 
-    def _resume(self) -> None:
-        state = load_checkpoint(self.checkpoint_path)
-        stored, wanted = asdict(Config.from_dict(state["config"])), asdict(self.config)
-        changed = [name for name in wanted if wanted[name] != stored[name] and name != "iterations"]
+    def _load(self) -> int:
+        """Take over what the checkpoint holds, if there is one; the number of threads it was computed with."""
+        if not self.checkpoint_path.exists():
+            for path in (self.metrics_path, self.config_path):
+                if path.exists():
+                    raise FileExistsError(errno.EEXIST, "no checkpoint.pt is beside this file", str(path))
+            return torch.get_num_threads()
+        stored, state = load_run(self.checkpoint_path)
+        self._require_same_run(stored)
+        with contents_of(self.checkpoint_path, "does not fit its own settings"):
+            self.policy.load_state_dict(state["policy"])
+            self.metrics = state["metrics"]
+            self.learner.skipped = self.metrics[-1]["skipped"] if self.metrics else 0
+        return state["threads"]
+
+    def _require_same_run(self, stored: Config) -> None:
+        old, new = asdict(stored), asdict(self.config)
+        changed = [name for name in new if new[name] != old[name] and name not in self.FREE]
         if changed:
-            details = ", ".join(f"{name} was {stored[name]!r}, now {wanted[name]!r}" for name in changed)
-            raise ValueError(f"{self.directory} holds a run with other settings ({details}): choose another directory")
-        if state["threads"] != torch.get_num_threads():
-            warnings.warn(
-                f"the run used {state['threads']} threads, this process {torch.get_num_threads()}: "
-                "it will continue correctly, but not to the same bits",
-                stacklevel=3,
-            )
-        self.policy.load_state_dict(state["policy"])
-        self.learner.skipped = state["skipped"]
-        self.iteration = state["iteration"]
-        # A kill between a metrics line and its checkpoint leaves a line too many, or a torn one.
-        kept = "".join(json.dumps(m) + "\n" for m in read_metrics(self.metrics_path) if m["iteration"] < self.iteration)
-        write_atomically(self.metrics_path, lambda file: file.write(kept.encode()))
+            details = "; ".join(f"{name} was {old[name]!r}, now {new[name]!r}" for name in changed)
+            raise ValueError(f"{self.directory} holds a run with other settings: {details}")
+        if self.config.iterations < stored.iterations:
+            done = f"the {stored.iterations} that the run in {self.directory} has finished"
+            raise ValueError(f"iterations must be at least {done}, got {self.config.iterations}")
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The metrics of a run, one dict per iteration. A torn last line, left by a kill, is passed over."""
-    lines = Path(path).read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+def write_scalars(board: SummaryWriter, metrics: Metrics) -> None:
+    for name, value in scalars(metrics).items():
+        board.add_scalar(name, value, metrics["iteration"])
+
+
+def load_run(path: Path) -> tuple[Config, dict[str, Any]]:
+    """The settings of a checkpoint, their ``iterations`` being those done, and what it holds beside them."""
+    state = load_checkpoint(path)
+    with contents_of(path, "does not hold a run"):
+        config = replace(Config.from_dict(state.pop("config")), iterations=len(state["metrics"]))
+        return config, {name: state[name] for name in ("policy", "metrics", "threads")}
 
 
 def load_policy(directory: Path) -> tuple[Config, MLPPolicy]:
-    """The settings and the policy of the run in ``directory``."""
-    state = load_checkpoint(Path(directory) / "checkpoint.pt")
-    config = Config.from_dict(state["config"])
+    """The settings that led to the policy of the run in ``directory``, and the policy."""
+    path = Path(directory) / "checkpoint.pt"
+    config, state = load_run(path)
     with make_sampler(config, num_tasks=1, episodes_per_task=1, backend="serial") as sampler:
         policy = make_policy(config, sampler)
-    policy.load_state_dict(state["policy"])
+    with contents_of(path, "does not fit its own settings"):
+        policy.load_state_dict(state["policy"])
     return config, policy
