@@ -197,7 +197,7 @@ class Run:
         save_checkpoint(self.checkpoint_path, state)
 
     def _load(self) -> int:
-        """Take over what the checkpoint holds, if there is one; the number of threads it was computed with."""
+        """Take over what the checkpoint holds, if there is one; the number of threads it was made with."""
         if not self.checkpoint_path.exists():
             for path in (self.metrics_path, self.config_path):
                 if path.exists():
