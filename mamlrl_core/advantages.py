@@ -1,7 +1,7 @@
 """From rewards to advantages: how much better was this action than what usually follows?
 
-Written for one task, arrays (T, B); more leading axes work as well. Statistics run over the valid steps of a task,
-pooled over its episodes: a long episode counts for more than a short one, and padding for nothing.
+Written for one task, arrays (T, B); more leading axes work as well. Statistics run over the valid steps of
+a task, pooled over its episodes: a long episode counts for more than a short one, and padding for nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def weighted_mean(x: Tensor, mask: Tensor) -> Tensor:
 def weighted_normalize(x: Tensor, mask: Tensor, epsilon: float = 1e-8) -> Tensor:
     """(x - mean) / (std + epsilon) over the valid steps, zero in the padding: (..., T, B).
 
-    Where all valid values agree but for rounding there is nothing to learn from, and dividing by that rounding
-    would amplify it to size one: the result is then zero.
+    Where all valid values agree but for rounding there is nothing to learn from, and dividing by that
+    rounding would amplify it to size one: the result is then zero.
     """
     x = replace_padding(x, mask)
     centred = replace_padding(x - weighted_mean(x, mask)[..., None, None], mask)
@@ -38,9 +38,9 @@ def discounted_returns(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
 def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, gae_lambda: float) -> Tensor:
     """Generalised advantage estimates (Schulman et al. 2016, equation 16): (..., T, B).
 
-    A_t = sum_l (gamma lambda)^l delta_{t+l} with delta_t = r_t + gamma V(s_{t+1}) - V(s_t). After the last step of an
-    episode V is zero, whether the episode died or its time was up: the objective has a finite horizon, and the
-    baseline sees the time.
+    A_t = sum_l (gamma lambda)^l delta_{t+l} with delta_t = r_t + gamma V(s_{t+1}) - V(s_t). After the last
+    step of an episode V is zero, whether the episode died or its time was up: the objective has a finite
+    horizon, and the baseline sees the time.
     """
     values = replace_padding(values, mask)
     next_values = torch.cat([values[..., 1:, :], torch.zeros_like(values[..., :1, :])], dim=-2)

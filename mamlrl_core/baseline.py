@@ -12,8 +12,9 @@ from .episodes import BatchEpisodes, replace_padding
 class LinearFeatureBaseline:
     """Least squares on a handful of features of the observation o and the time t.
 
-    phi = [o, o², t', t'², t'³, 1] with t' = (t + 1) / 100, so F = 2 D + 4 (Duan et al. 2016, appendix). It is fitted to
-    the returns of the very episodes that it will judge: quick, without memory, and one solve for all tasks.
+    phi = [o, o², t', t'², t'³, 1] with t' = (t + 1) / 100, so F = 2 D + 4 (Duan et al. 2016, appendix). It
+    is fitted to the returns of the very episodes that it will judge: quick, without memory, and one solve
+    for all tasks.
 
     Args:
         ridge: the weight of the penalty on the coefficients that keeps the solve well posed.
@@ -34,10 +35,12 @@ class LinearFeatureBaseline:
         return replace_padding(torch.cat([o, o**2, t, t**2, t**3, torch.ones_like(t)], dim=-1), episodes.mask)
 
     def fit(self, features: Tensor, returns: Tensor) -> Tensor:
-        """Coefficients (N, F) that predict ``returns`` (N, T, B) from ``features`` (N, T, B, F), task by task.
+        """Coefficients (N, F) that predict ``returns`` (N, T, B) from ``features`` (N, T, B, F), task by
+        task.
 
-        Both are zero in the padding and so add nothing to the normal equations. If these cannot be solved in finite
-        numbers, the ridge grows by factors of ten until they can; a task whose data is not finite gets NaN.
+        Both are zero in the padding and so add nothing to the normal equations. If these cannot be solved
+        in finite numbers, the ridge grows by factors of ten until they can; a task whose data is not
+        finite gets NaN.
         """
         phi = features.flatten(1, 2)  # (N, TB, F)
         y = returns.double().flatten(1, 2).unsqueeze(-1)  # (N, TB, 1)
@@ -61,7 +64,10 @@ class LinearFeatureBaseline:
 
 
 def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
-    """1 - var(returns - values) / var(returns) over valid steps: 1 is perfect, 0 no better than a constant. (...)."""
+    """1 - var(returns - values) / var(returns) over the valid steps of a task: (...).
+
+    1 is a perfect prediction, 0 no better than a constant.
+    """
 
     def variance(x: Tensor) -> Tensor:
         return weighted_mean((x - weighted_mean(x, mask)[..., None, None]) ** 2, mask)

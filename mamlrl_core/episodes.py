@@ -11,8 +11,8 @@ from torch import Tensor
 class BatchEpisodes(NamedTuple):
     """N tasks, B episodes each, up to T steps, padded to the same length.
 
-    Being a tuple of tensors, it can be handed to ``torch.func.vmap`` as it is: the function then sees the same
-    object of one task, without the leading N. Make one with ``create``, which clears the padding.
+    Being a tuple of tensors, it can be handed to ``torch.func.vmap`` as it is: the function then sees the
+    same object of one task, without the leading N. Make one with ``create``, which clears the padding.
     """
 
     observations: Tensor  # (N, T, B, D)
@@ -23,12 +23,17 @@ class BatchEpisodes(NamedTuple):
 
     @classmethod
     def create(
-        cls, observations: Tensor, actions: Tensor, rewards: Tensor, mask: Tensor, advantages: Tensor | None = None
+        cls,
+        observations: Tensor,
+        actions: Tensor,
+        rewards: Tensor,
+        mask: Tensor,
+        advantages: Tensor | None = None,
     ) -> BatchEpisodes:
         """Episodes whose padded entries are zero, whatever they were.
 
-        They are *replaced*, not multiplied by zero: NaN · 0 is NaN, and one NaN in a step that nobody took would
-        spoil every gradient.
+        They are *replaced*, not multiplied by zero: NaN · 0 is NaN, and one NaN in a step that nobody took
+        would spoil every gradient.
         """
         if mask.dtype != torch.bool:
             raise ValueError(f"the mask must be boolean, got {mask.dtype}")
@@ -36,7 +41,8 @@ class BatchEpisodes(NamedTuple):
             raise ValueError("every episode needs at least one valid step")
         for name, tensor in (("observations", observations), ("actions", actions), ("rewards", rewards)):
             if tensor.shape[: mask.dim()] != mask.shape:
-                raise ValueError(f"{name} must start with the mask's shape {tuple(mask.shape)}, got {tuple(tensor.shape)}")
+                shapes = f"{tuple(mask.shape)}, got {tuple(tensor.shape)}"
+                raise ValueError(f"{name} must start with the mask's shape {shapes}")
         if advantages is None:
             advantages = torch.zeros_like(rewards)
         return cls(

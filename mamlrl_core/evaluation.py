@@ -15,7 +15,6 @@ import torch
 from . import __version__
 from .checkpoint import write_atomically
 from .config import PRESETS, Config
-from .metalearner import finite_or
 from .metrics import finite_or_null
 from .policies import MLPPolicy
 from .seeding import Purpose, derive_seed
@@ -108,8 +107,8 @@ def evaluate(
         raise ValueError(f"num_tasks must be at least 2, got {num_tasks}")
     if steps < 0:
         raise ValueError(f"steps must be at least 0, got {steps}")
-    schedule = replace(config, test_step_sizes=tuple(step_sizes) or config.test_step_sizes)
-    chosen = [schedule.step_size(k) for k in range(steps)]
+    chosen = [step_sizes[min(k, len(step_sizes) - 1)] if step_sizes else config.step_size(k)
+              for k in range(steps)]  # fmt: skip
     learner = make_learner(config, policy)
     root = derive_seed(seed, Purpose.EVALUATION)
     params, returns = None, []
@@ -120,8 +119,7 @@ def evaluate(
             returns.append(episodes.returns.double().mean(-1).tolist())  # (tasks,)
             if k < steps:
                 episodes = learner.estimate_advantages(episodes)
-                adapted = learner.adapt_all([episodes], params, fast_lr=chosen[k])
-                params = finite_or(adapted, params or policy.params())
+                params = learner.adapt_all(episodes, params, chosen[k])
     versions = {"mamlrl_core": __version__, "torch": str(torch.__version__), "numpy": np.__version__}
     return Evaluation(config, seed, episodes_per_task, chosen, returns, versions)
 

@@ -1,8 +1,9 @@
-"""MAML with a trust region: adapt to every task by policy gradient, then improve where adaptation starts from.
+"""MAML with a trust region: adapt to every task by policy gradient, then improve where adaptation starts
+from.
 
-Inner loop: theta'_i = theta - alpha grad L(theta; D_i), K times, on fresh episodes D_i of task i (Finn et al. 2017).
-Outer loop: one step of TRPO (Schulman et al. 2015) on the mean over tasks of the surrogate loss at theta'_i(theta), as
-a function of theta.
+Inner loop: theta'_i = theta - alpha grad L(theta; D_i), K times, on fresh episodes D_i of task i (Finn et
+al. 2017). Outer loop: one step of TRPO (Schulman et al. 2015) on the mean over tasks of the surrogate loss
+at theta'_i(theta), as a function of theta.
 
 Functions of *one task* see episodes (T, B, ...) and are lifted over the N tasks by ``torch.func.vmap``.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -51,7 +53,7 @@ class StepReport:
     step_norm: float = 0.0  # |theta_new - theta|, zero when skipped
     skipped: int = 0  # updates skipped so far, this one included
     log_std: float = float("nan")  # mean log standard deviation of a Gaussian policy, at theta
-    explained_variance: float = float("nan")  # of the post-adaptation returns by their baseline, mean over tasks
+    explained_variance: float = float("nan")  # of the post-adaptation returns by their baseline
 
 
 class MetaLearner:
@@ -59,7 +61,7 @@ class MetaLearner:
 
     Args:
         policy: holds theta.
-        fast_lr: alpha, the step size of adaptation.
+        fast_lr: alpha, the step size of adaptation; or one for every step, of which the last repeats.
         gamma: the discount.
         gae_lambda: lambda of generalised advantage estimation (called tau in older code).
         first_order: hold the inner gradient constant in the outer derivatives.
@@ -68,15 +70,15 @@ class MetaLearner:
         cg_damping: added to the curvature, as damping · identity.
         ls_max_steps: trials of the line search.
         ls_backtrack_ratio: how much shorter each trial is than the one before.
-        curvature_fraction: the share of every task's episodes that the curvature is measured on. The gradient and
-            the line search always see all of them.
+        curvature_fraction: the share of every task's episodes that the curvature is measured on. The
+            gradient and the line search always see all of them.
     """
 
     def __init__(
         self,
         policy: MLPPolicy,
         *,
-        fast_lr: float = 0.1,
+        fast_lr: float | Sequence[float] = 0.1,
         gamma: float = 0.99,
         gae_lambda: float = 1.0,
         first_order: bool = False,
@@ -91,7 +93,7 @@ class MetaLearner:
             raise ValueError(f"curvature_fraction must lie in (0, 1], got {curvature_fraction}")
         self.policy = policy
         self.baseline = LinearFeatureBaseline()
-        self.fast_lr = fast_lr
+        self.step_sizes = (fast_lr,) if isinstance(fast_lr, float | int) else tuple(fast_lr)
         self.gamma = gamma
         self.gae_lambda = gae_lambda
         self.first_order = first_order
@@ -110,37 +112,47 @@ class MetaLearner:
         pi = self.policy.apply(params, episodes.observations)  # (T, B, ·)
         return weighted_mean(-pi.log_prob(episodes.actions) * episodes.advantages, episodes.mask)
 
-    def adapt(self, params: Params, train: Sequence[BatchEpisodes], fast_lr: float, first_order: bool) -> Params:
-        """theta' = theta - alpha grad L(theta; D), once for every batch of episodes D in ``train``."""
-        for episodes in train:
-            gradient = grad(self.inner_loss)(params, episodes)
-            if first_order:
-                gradient = {name: g.detach() for name, g in gradient.items()}
-            params = {name: p - fast_lr * gradient[name] for name, p in params.items()}
+    def inner_step(self, params: Params, episodes: BatchEpisodes, alpha: float, first_order: bool) -> Params:
+        """One step of adaptation, theta' = theta - alpha grad L(theta; D) on the episodes D."""
+        gradient = grad(self.inner_loss)(params, episodes)
+        if first_order:
+            gradient = {name: g.detach() for name, g in gradient.items()}
+        return {name: p - alpha * gradient[name] for name, p in params.items()}
+
+    def adapt(self, params: Params, train: Sequence[BatchEpisodes]) -> Params:
+        """K steps of adaptation, one for each batch of episodes in ``train``."""
+        for k, episodes in enumerate(train):
+            params = self.inner_step(params, episodes, self.step_size(k), self.first_order)
         return params
+
+    def step_size(self, k: int) -> float:
+        """alpha of the k-th step of adaptation in training, k = 0, 1, ..."""
+        return self.step_sizes[min(k, len(self.step_sizes) - 1)]
 
     # ----------------------------------------------------------------------------------------- all tasks
 
-    def adapt_all(
-        self, train: Sequence[BatchEpisodes], params: Params | None = None, fast_lr: float | None = None
-    ) -> Params:
-        """theta'_i of every task, each tensor with a leading task axis, without a graph.
+    @torch.no_grad()
+    def adapt_all(self, episodes: BatchEpisodes, params: Params | None, alpha: float) -> Params:
+        """One step of adaptation of every task, without a graph: each tensor gets a leading task axis.
 
-        Args:
-            train: the episodes to adapt on, one step for each.
-            params: where to start from, one set per task; without them every task starts at theta.
-            fast_lr: another step size than the one of training.
+        Start from ``params``, one set per task, or all from theta where it is None. A task whose new
+        parameters are not finite keeps the old ones: its episodes are spoilt, but the environment must not
+            be.
         """
-        start, in_dim = (self.policy.params(), None) if params is None else (params, 0)
-        alpha = self.fast_lr if fast_lr is None else fast_lr
-        with torch.no_grad():
-            return vmap(lambda p, d: self.adapt(p, d, alpha, True), in_dims=(in_dim, 0))(start, tuple(train))
+        old, in_dim = (self.policy.params(), None) if params is None else (params, 0)
+        step = partial(self.inner_step, alpha=alpha, first_order=True)
+        new = vmap(step, in_dims=(in_dim, 0))(old, episodes)
+        finite = torch.stack([tensor.flatten(1).isfinite().all(1) for tensor in new.values()]).all(0)  # (N,)
+        return {
+            name: torch.where(finite.view(-1, *[1] * (tensor.dim() - 1)), tensor, old[name])
+            for name, tensor in new.items()
+        }
 
     def adapted_policy(self, theta: Tensor, batch: MetaBatch) -> Distribution:
         """f(theta): what the adapted policies say about the episodes they are judged by, (N, T, B, ·)."""
 
         def one_task(params: Params, train: tuple[BatchEpisodes, ...], observations: Tensor) -> Distribution:
-            return self.policy.apply(self.adapt(params, train, self.fast_lr, self.first_order), observations)
+            return self.policy.apply(self.adapt(params, train), observations)
 
         params = unflatten(theta, self.policy.params())
         if not batch.train:  # K = 0: nothing depends on the task, one run over all observations will do
@@ -159,8 +171,9 @@ class MetaLearner:
     def hessian_vector_product(self, line: Linearization, valid: BatchEpisodes) -> Product:
         """v -> (Jᵀ M J + damping) v, the curvature of the mean KL in theta at the old parameters.
 
-        J is the Jacobian of the adapted policies' distribution parameters, through the adaptation; M is the Hessian
-        of the mean KL in those parameters. No term is missing: at old = new the KL's gradient is zero.
+        J is the Jacobian of the adapted policies' distribution parameters, through the adaptation; M is
+        the Hessian of the mean KL in those parameters. No term is missing: at old = new the KL's gradient
+        is zero.
         """
         mask = valid.mask.to(valid.advantages.dtype)
         weight = mask / (mask.sum((-2, -1), keepdim=True) * len(mask))  # (N, T, B), sums to 1
@@ -191,7 +204,7 @@ class MetaLearner:
         params, train = None, []
         for phase in range(inner_steps):
             train.append(self.estimate_advantages(play(params, phase)))
-            params = finite_or(self.adapt_all(train[-1:], params), params or self.policy.params())
+            params = self.adapt_all(train[-1], params, self.step_size(phase))
         return MetaBatch(tuple(train), self.estimate_advantages(play(params, inner_steps)))
 
     # -------------------------------------------------------------------------------------- the outer step
@@ -212,7 +225,9 @@ class MetaLearner:
         report.skipped = self.skipped
         return report
 
-    def trust_region_step(self, theta: Tensor, batch: MetaBatch, report: StepReport) -> tuple[Tensor | None, str]:
+    def trust_region_step(
+        self, theta: Tensor, batch: MetaBatch, report: StepReport
+    ) -> tuple[Tensor | None, str]:
         """The next theta (P,) and an empty reason, or None and why there is none. Fills in ``report``."""
         valid = batch.valid
         line = linearize(lambda x: self.adapted_policy(x, batch), theta)
@@ -227,16 +242,17 @@ class MetaLearner:
             return None, "the gradient is zero"
 
         if self.curvature_fraction < 1:
-            batch_for_curvature = batch.first_episodes(math.ceil(self.curvature_fraction * valid.mask.shape[-1]))
-            line = linearize(lambda x: self.adapted_policy(x, batch_for_curvature), theta)
-            product = self.hessian_vector_product(line, batch_for_curvature.valid)
+            count = math.ceil(self.curvature_fraction * valid.mask.shape[-1])
+            part = batch.first_episodes(count)
+            line = linearize(lambda x: self.adapted_policy(x, part), theta)
+            product = self.hessian_vector_product(line, part.valid)
         else:
             product = self.hessian_vector_product(line, valid)
         direction, report.cg_residual, positive = conjugate_gradient(product, gradient, self.cg_iterations)
         curvature = direction.dot(product(direction))
         if not (positive and curvature > 0):  # also when it is NaN
             return None, "the curvature is not positive"
-        full_step = direction * torch.sqrt(2 * self.max_kl / curvature)  # where the quadratic model of KL is max_kl
+        full_step = direction * torch.sqrt(2 * self.max_kl / curvature)  # ½ sᵀ H s = max_kl
         if not full_step.isfinite().all():
             return None, "the step is not finite"
 
@@ -260,12 +276,3 @@ class MetaLearner:
             explained_variance=float(explained_variance(values, returns, batch.valid.mask).mean()),
             log_std=float(log_std.mean()),
         )
-
-
-def finite_or(params: Params, fallback: Params) -> Params:
-    """``params`` (N, ...), with every task's set that is not finite replaced by ``fallback``."""
-    finite = torch.stack([tensor.flatten(1).isfinite().all(1) for tensor in params.values()]).all(0)  # (N,)
-    return {
-        name: torch.where(finite.view(-1, *[1] * (tensor.dim() - 1)), tensor, fallback[name])
-        for name, tensor in params.items()
-    }

@@ -19,11 +19,14 @@ class CGResult(NamedTuple):
     positive: bool  # whether every pᵀ A p met on the way was positive
 
 
-def conjugate_gradient(product: Product, b: Tensor, iterations: int = 10, tolerance: float = 1e-10) -> CGResult:
+def conjugate_gradient(
+    product: Product, b: Tensor, iterations: int = 10, tolerance: float = 1e-10
+) -> CGResult:
     """Solve A x = b for a symmetric positive definite A that is known only by its products.
 
-    Each iteration costs one product. It stops early when the relative residual falls below ``tolerance``, or when it
-    meets a direction along which A does not curve upwards: there the quadratic model has no minimum.
+    Each iteration costs one product. It stops early when the relative residual falls below ``tolerance``,
+    or when it meets a direction along which A does not curve upwards: there the quadratic model has no
+    minimum.
 
     Args:
         product: v (P,) -> A v (P,).
@@ -65,8 +68,8 @@ class Linearization(NamedTuple):
 def linearize(function: Callable, x: Tensor) -> Linearization:
     """Run ``function`` once at ``x`` (P,) and keep what both kinds of Jacobian product need.
 
-    Reverse mode gives u -> Jᵀ u. That map is linear in u, so its own transpose is J: reverse mode applied to the
-    pull-back is forward mode, at no new run of the function.
+    Reverse mode gives u -> Jᵀ u. That map is linear in u, so its own transpose is J: reverse mode applied
+    to the pull-back is forward mode, at no new run of the function.
     """
     value, pull_back = torch.func.vjp(function, x)
     _, transposed = torch.func.vjp(lambda u: pull_back(u)[0], value)
@@ -93,8 +96,8 @@ def line_search(
 ) -> LineSearchResult:
     """Try x - step, then shorter and shorter, until the loss falls and the KL is at most ``max_kl``.
 
-    The conjugate-gradient step trusts a quadratic model of the KL and a linear model of the loss; here both are
-    checked against the real thing (Schulman et al. 2015, appendix C).
+    The conjugate-gradient step trusts a quadratic model of the KL and a linear model of the loss; here
+    both are checked against the real thing (Schulman et al. 2015, appendix C).
 
     Args:
         evaluate: x (P,) -> (loss, KL), two scalars.

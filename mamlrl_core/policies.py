@@ -1,18 +1,19 @@
 """Policies as functions of their parameters.
 
 MAML differentiates through a change of parameters, so a policy here is read as a function of two arguments,
-pi(observation; theta): the module holds the initial theta, and ``policy.apply(params, observations)`` evaluates
-it anywhere else. It answers with the *parameters of a distribution* over actions, and what one can do with those
-(log-probabilities, KL, curvature, sampling) is written next to them.
+pi(observation; theta): the module holds the initial theta, and ``policy.apply(params, observations)``
+evaluates it anywhere else. It answers with the *parameters of a distribution* over actions, and what one
+can do with those (log-probabilities, KL, curvature, sampling) is written next to them.
 
-A parameter set is a dict of named tensors (a task's own set), or the same dict with a leading task axis on every
-tensor (one set per task), or one flat vector (what the optimiser works on).
+A parameter set is a dict of named tensors (a task's own set), or the same dict with a leading task axis on
+every tensor (one set per task), or one flat vector (what the optimiser works on).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -74,7 +75,7 @@ class Categorical(NamedTuple):
         return Categorical(p * (u - (p * u).sum(-1, keepdim=True)))
 
     def sample(self, noise: Tensor) -> Tensor:
-        """An action from uniform ``noise`` (...) in [0, 1): the first whose cumulative probability exceeds it."""
+        """An action from uniform ``noise`` (...) in [0, 1): the first with a larger cumulative sum."""
         cumulative = self.logits.softmax(-1).cumsum(-1)
         exceeded = (cumulative <= noise.unsqueeze(-1)).sum(-1)
         return exceeded.clamp(max=self.logits.shape[-1] - 1)  # rounding may leave the last sum just below 1
@@ -106,11 +107,12 @@ class MLPPolicy(nn.Module):
     ):
         super().__init__()
         if nonlinearity not in self.NONLINEARITIES:
-            raise ValueError(f"nonlinearity must be one of {sorted(self.NONLINEARITIES)}, got {nonlinearity!r}")
+            names = sorted(self.NONLINEARITIES)
+            raise ValueError(f"nonlinearity must be one of {names}, got {nonlinearity!r}")
         self.nonlinearity = self.NONLINEARITIES[nonlinearity]
         sizes = [obs_dim, *hidden_sizes, out_dim]
         self.layers = nn.ModuleList(
-            nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True)
+            nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairwise(sizes)
         )
         for layer in self.layers:
             nn.init.xavier_uniform_(layer.weight, generator=generator)
@@ -133,8 +135,8 @@ class MLPPolicy(nn.Module):
 class NormalMLPPolicy(MLPPolicy):
     """A Gaussian policy: the network gives the mean; the log standard deviation is a parameter of its own.
 
-    ``log_std`` does not depend on the observation, is adapted like every other parameter, and is kept within
-    [log 1e-6, log 10] when it is used.
+    ``log_std`` does not depend on the observation, is adapted like every other parameter, and is kept
+    within [log 1e-6, log 10] when it is used.
     """
 
     def __init__(self, obs_dim: int, action_dim: int, *, init_std: float = 1.0, **network):

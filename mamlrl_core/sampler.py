@@ -24,8 +24,8 @@ class BatchSampler:
         num_tasks: N.
         episodes_per_task: B.
         seed: the root of every random stream used here.
-        observe_task: append the task's numbers to the observation. A policy that is told the task need not adapt:
-            this is the oracle that meta-learning is compared with.
+        observe_task: append the task's numbers to the observation. A policy that is told the task need not
+            adapt: this is the oracle that meta-learning is compared with.
         backend: passed to ``make_vec_env``, as are further arguments.
     """
 
@@ -41,7 +41,8 @@ class BatchSampler:
         **backend_kwargs: Any,
     ):
         if num_tasks < 1 or episodes_per_task < 1:
-            raise ValueError(f"need at least one task and one episode, got {num_tasks} and {episodes_per_task}")
+            counts = f"{num_tasks} tasks and {episodes_per_task} episodes per task"
+            raise ValueError(f"need at least one of each, got {counts}")
         self.num_tasks = num_tasks
         self.episodes_per_task = episodes_per_task
         self.seed = seed
@@ -79,7 +80,8 @@ class BatchSampler:
         Args:
             policy: what plays, at its own parameters unless ``params`` are given.
             params: a parameter set for every task, each tensor with a leading N.
-            iteration, phase: name the random streams. The same pair plays the same episodes again, on any backend.
+            iteration, phase: name the random streams. The same pair plays the same episodes again, on any
+                backend.
         """
         dtype = next(policy.parameters()).dtype
         N, B, T = self.num_tasks, self.episodes_per_task, self.horizon
@@ -132,9 +134,9 @@ class BatchSampler:
         return lambda observations: vmap(policy.apply)(params, observations)
 
     def _with_task(self, observation: np.ndarray) -> np.ndarray:
-        """(S, D) -> (N, B, D), the task's numbers appended to what its episodes see, if the policy is told."""
+        """(S, D) -> (N, B, D), with the task's numbers appended if the policy is to be told."""
         observation = observation.reshape(self.num_tasks, self.episodes_per_task, -1)
-        task = np.broadcast_to(self.task_vectors[:, None], (*observation.shape[:2], self.task_vectors.shape[1]))
+        task = np.repeat(self.task_vectors[:, None], self.episodes_per_task, axis=1)  # (N, B, ·)
         return np.concatenate([observation, task], axis=-1)
 
     def _per_task(self, x: Tensor) -> Tensor:

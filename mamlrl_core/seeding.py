@@ -1,9 +1,9 @@
 """One seed, many independent random streams.
 
 Every random number in this package comes from a stream that is named by what it is for. The name is a
-*spawn key* of NumPy's ``SeedSequence``: streams with different keys are independent however similar the keys
-are, and a stream can be opened again at any time from its name alone. A resumed run therefore needs no saved
-generator state, and an episode is the same whichever process happens to play it.
+*spawn key* of NumPy's ``SeedSequence``: streams with different keys are independent however similar the
+keys are, and a stream can be opened again at any time from its name alone. A resumed run therefore needs
+no saved generator state, and an episode is the same whichever process happens to play it.
 """
 
 from enum import IntEnum
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """The first entry of every spawn key. New purposes go at the end, so that old seeds keep their meaning."""
+    """The first entry of every spawn key. New ones go at the end, so that old seeds keep their meaning."""
 
     POLICY_INIT = 0
     TASKS = 1

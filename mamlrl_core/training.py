@@ -85,7 +85,7 @@ class Run:
         FileExistsError: if it holds files of the same names, but no checkpoint.
     """
 
-    FREE = ("iterations", "backend", "test_step_sizes")  # settings that change no iteration
+    FREE = ("iterations", "backend")  # settings that change no iteration
 
     def __init__(self, config: Config, directory: Path):
         self.config = config
