@@ -39,6 +39,18 @@ class RandomWalkEnv(TaskEnv):
         return self.position, float(noise.sum()), terminated, self.time >= self.horizon, info
 
 
+class ClosingEnv(RandomWalkEnv):
+    """Leaves a file named after the process when a worker closes it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        super().__init__()
+
+    def close(self):
+        if multiprocessing.parent_process() is not None:
+            (self.folder / str(os.getpid())).touch()
+
+
 class Unspeakable(Exception):
     """An exception that does not survive pickling."""
 

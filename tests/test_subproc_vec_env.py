@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from envs_for_tests import FaultyEnv, RandomWalkEnv
+from envs_for_tests import ClosingEnv, FaultyEnv, RandomWalkEnv
 from gymnasium.error import AlreadyPendingCallError, ClosedEnvironmentError, NoAsyncCallError
 
 from mamlrl_core.envs import SubprocVecEnv, WorkerError, make_vec_env
 from mamlrl_core.envs.navigation import Navigation2DEnv
-from mamlrl_core.envs.subproc_vec_env import available_cpus
+from mamlrl_core.envs.processes import available_cpus
 
 ROOT = Path(__file__).parents[1]
 CONTEXTS = ["fork", "forkserver", "spawn"]
@@ -54,7 +54,7 @@ def workers_alive():
 
 @pytest.fixture(autouse=True)
 def no_worker_is_left(monkeypatch):
-    monkeypatch.setattr("mamlrl_core.envs.subproc_vec_env.PATIENCE", 2.0)
+    monkeypatch.setattr("mamlrl_core.envs.processes.PATIENCE", 2.0)
     yield
     assert gone_soon([process.pid for process in workers_alive()])
 
@@ -145,20 +145,22 @@ def test_an_object_that_nobody_holds_is_closed():
     assert gone_soon(pids)
 
 
-def test_a_closed_sibling_or_a_fork_does_no_harm():
-    """A forked worker inherits the pipes of an older vector environment, and a forked process everything."""
-    older, younger = vec_env(), vec_env()
+def test_workers_asked_to_end_close_their_environments(tmp_path):
+    """Although a forked worker inherits the pipes of an older vector environment, and a fork inherits all."""
+    older = SubprocVecEnv(partial(ClosingEnv, tmp_path), 4, 2, "fork")
+    younger = SubprocVecEnv(partial(ClosingEnv, tmp_path), 4, 2, "fork")
+    pids = {str(process.pid) for process in older._processes}
     child = os.fork()
     if child == 0:
         older.close()  # not the child's to close
         os._exit(0)
     os.waitpid(child, 0)
     older.reset(seed=0)
-    started = time.monotonic()
     older.close()
-    assert time.monotonic() - started < 2.0  # asked, the workers ended by themselves
+    assert {path.name for path in tmp_path.iterdir()} == pids
     younger.reset(seed=0)
     younger.close()
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_infos_arrive_from_the_right_slots():
@@ -215,7 +217,6 @@ def test_a_worker_that_is_killed_is_reported_at_once(context):
         envs = vec_env(context=context, timeout=100.0)
         envs.reset(seed=0)
         os.kill(envs._processes[1].pid, signal.SIGKILL)
-        started = time.monotonic()
         with pytest.raises(WorkerError, match=r"worker 1 of 2 .*SIGKILL"):
             if action == "step":
                 envs.step(np.zeros((4, 3)))
@@ -223,7 +224,6 @@ def test_a_worker_that_is_killed_is_reported_at_once(context):
                 envs.reset()
             else:
                 envs.reset_task(tasks(0.0))
-        assert time.monotonic() - started < SOON
         assert envs.closed
 
 
@@ -277,9 +277,9 @@ import os, sys, time
 import sqlite3  # stands for a library that no worker needs
 import numpy as np
 from gymnasium import spaces
-from mamlrl_core.envs import TaskEnv, SubprocVecEnv, subproc_vec_env
+from mamlrl_core.envs import TaskEnv, SubprocVecEnv, processes
 
-subproc_vec_env.PATIENCE = 0.5  # no test needs to wait for more
+processes.PATIENCE = 0.5  # no test needs to wait for more
 
 class ScriptEnv(TaskEnv):
     observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -389,6 +389,22 @@ def test_control_c(tmp_path, context, where):
         _, err = script.finish()
     assert err.count("Traceback") == 1 and err.endswith("KeyboardInterrupt\n")  # the parent's, no worker's
     assert script.process.returncode == -signal.SIGINT and gone_soon(pids)
+
+
+@pytest.mark.parametrize("delay", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_control_c_while_workers_start(tmp_path, context, delay):
+    body = f"""
+        import threading
+        threading.Timer({delay}, os.killpg, (0, 2)).start()  # Ctrl-C, from a thread
+        while True:
+            start("{context}").close()
+    """
+    with Script(tmp_path, body) as script:
+        rest, err = script.finish()
+    assert err.count("Traceback") == 1 and err.endswith("KeyboardInterrupt\n")
+    assert script.process.returncode == -signal.SIGINT
+    assert gone_soon([int(pid) for pid in rest.split()])
 
 
 @pytest.mark.parametrize("end", ["pass", "sys.exit(0)", "raise ValueError('parent')"])

@@ -8,9 +8,7 @@ seeds, tasks, infos and errors. So one round trip serves all the slots of a work
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,9 +24,8 @@ from gymnasium.error import AlreadyPendingCallError, NoAsyncCallError
 
 from .base import Task
 from .env_worker import EnvWorker, SharedArray
+from .processes import available_cpus, end_workers, interrupt_postponed, main_module_hidden
 from .vec_env import EnvFactory, TaskVecEnv
-
-PATIENCE = 5.0  # seconds that a worker has to end by itself, once asked to
 
 
 class WorkerError(RuntimeError):
@@ -91,7 +88,7 @@ class SubprocVecEnv(TaskVecEnv):
         self._end = Finalize(self, end_workers, (self._pipes, self._processes), exitpriority=10)
         factory = cloudpickle.dumps(env_factory)
         with self._closing_on_error():
-            with main_module_hidden():
+            with main_module_hidden(), interrupt_postponed():
                 for index, slots in enumerate(self._slots):
                     pipe, far_end = method.Pipe()
                     self._pipes.append(pipe)
@@ -189,7 +186,7 @@ class SubprocVecEnv(TaskVecEnv):
             except Exception:
                 cause = None
             raise self._error(index, f"raised an exception:\n\n{remote_traceback}") from cause
-        self._processes[index].join(PATIENCE)
+        self._processes[index].join(1.0)
         code = self._processes[index].exitcode or 0
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         raise self._error(index, f"died: it {how}.")
@@ -207,44 +204,3 @@ class SubprocVecEnv(TaskVecEnv):
         except BaseException:
             self.close()
             raise
-
-
-def end_workers(pipes: list[Connection], processes: list[BaseProcess]) -> None:
-    """Ask every worker to end and wait; then end those that have not, first politely, then for certain."""
-    for pipe in pipes:
-        with suppress(OSError):
-            pipe.send(("close", None))
-        pipe.close()
-    for insist, patience in ((None, PATIENCE), (BaseProcess.terminate, 1.0), (BaseProcess.kill, 1.0)):
-        deadline = time.monotonic() + patience
-        alive = [process for process in processes if process.is_alive()]
-        for process in alive:
-            if insist:
-                insist(process)
-        for process in alive:
-            process.join(max(0.0, deadline - time.monotonic()))
-    for process in processes:
-        if not process.is_alive():
-            process.close()  # gives back the file that its end was watched by
-
-
-def available_cpus() -> int:
-    """The CPUs that this process may use, which can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def main_module_hidden() -> Iterator[None]:
-    """Start processes that do not import the main script a second time.
-
-    "spawn" and "forkserver" do so by default, to find what was pickled by reference to it. Here everything
-    from the main script travels by value, and the import would do harm: it loads PyTorch into every worker,
-    and a script without an ``if __name__ == "__main__"`` would try to start workers in every worker.
-    """
-    main = sys.modules["__main__"].__dict__
-    hidden = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}
-    main["__spec__"] = None
-    try:
-        yield
-    finally:
-        main.update(hidden)
