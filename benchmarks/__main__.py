@@ -1,0 +1,8 @@
+"""All measurements, one after another: ``python -m benchmarks``."""
+
+from . import bench_envs, bench_metastep
+
+if __name__ == "__main__":
+    bench_envs.main()
+    print()
+    bench_metastep.main()
