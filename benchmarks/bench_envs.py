@@ -25,7 +25,7 @@ from mamlrl_core.envs.navigation import Navigation2DEnv
 from mamlrl_core.envs.tabular_mdp import TabularMDPEnv
 
 TURNS = 5
-TURN_SECONDS = 0.6  # a turn is as many whole episodes as fit, at least one
+TURN_SECONDS = 0.4  # a turn is as many whole episodes as fit, at least one
 SLOTS = 400  # 20 tasks of 20 episodes, say
 
 
