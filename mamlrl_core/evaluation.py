@@ -107,6 +107,8 @@ def evaluate(
         raise ValueError(f"num_tasks must be at least 2, got {num_tasks}")
     if steps < 0:
         raise ValueError(f"steps must be at least 0, got {steps}")
+    if not all(0 < size < math.inf for size in step_sizes):
+        raise ValueError(f"step_sizes must be positive and finite, got {step_sizes}")
     chosen = [step_sizes[min(k, len(step_sizes) - 1)] if step_sizes else config.step_size(k)
               for k in range(steps)]  # fmt: skip
     learner = make_learner(config, policy)

@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import Any
 
 import filelock
+import gymnasium
 import torch
-from gymnasium import spaces
 from torch.utils.tensorboard import SummaryWriter
 from tqdm.auto import tqdm
 
@@ -29,7 +29,11 @@ from .seeding import Purpose, derive_seed
 
 
 def make_sampler(config: Config, **overrides: Any) -> BatchSampler:
-    """The sampler of a run."""
+    """The sampler of a run.
+
+    Raises:
+        ValueError: if ``config.env`` names nothing, or something else than a task family.
+    """
     arguments = {
         "num_tasks": config.num_tasks,
         "episodes_per_task": config.episodes_per_task,
@@ -38,7 +42,10 @@ def make_sampler(config: Config, **overrides: Any) -> BatchSampler:
         "backend": config.backend,
         **overrides,
     }
-    return BatchSampler(config.env, **arguments)
+    try:
+        return BatchSampler(config.env, **arguments)
+    except (TypeError, gymnasium.error.Error) as error:
+        raise ValueError(f"env must be the id of a task family, got {config.env!r}: {error}") from error
 
 
 def make_policy(config: Config, sampler: BatchSampler) -> MLPPolicy:
@@ -50,7 +57,7 @@ def make_policy(config: Config, sampler: BatchSampler) -> MLPPolicy:
         "generator": torch.Generator().manual_seed(init_seed),
     }
     space = sampler.envs.single_action_space
-    if isinstance(space, spaces.Discrete):
+    if isinstance(space, gymnasium.spaces.Discrete):
         return CategoricalMLPPolicy(sampler.obs_dim, int(space.n), **network)
     return NormalMLPPolicy(sampler.obs_dim, space.shape[0], init_std=config.init_std, **network)
 

@@ -1,0 +1,229 @@
+"""Evaluation: the published protocol on held-out tasks, the same numbers everywhere, and the picture of them."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from mamlrl_core.config import PRESETS, Config
+from mamlrl_core.evaluation import Evaluation, as_table, evaluate, plot, published_returns
+from mamlrl_core.seeding import Purpose, derive_seed
+from mamlrl_core.training import Run, load_policy, make_learner, make_policy, make_sampler
+
+TINY = {"num_tasks": 2, "episodes_per_task": 3, "hidden_sizes": (4,), "iterations": 1}
+BANDIT = Config(env="mamlrl/BernoulliBandit5-v0", fast_lr=(0.5,), **TINY)
+WALK = Config(env="mamlrl/Navigation2D-v0", fast_lr=(0.3,), **TINY)
+SMALL = {"num_tasks": 3, "episodes_per_task": 4}
+
+
+def untrained(config):
+    with make_sampler(config) as sampler:
+        return make_policy(config, sampler)
+
+
+def invented(config=WALK, returns=((-40.0, -42.0), (-10.0, -14.0)), sizes=(0.3,)):
+    return Evaluation(config, 0, 40, list(sizes), [list(row) for row in returns], {"torch": "2"})
+
+
+# ---------------------------------------------------------------------------------------------- protocol
+
+
+@pytest.mark.parametrize("config", [WALK, BANDIT], ids=["gaussian", "categorical"])
+def test_against_plain_gradient_steps_task_by_task(config):
+    """The same by a loop over tasks, autograd, and no vmap: play, step on those episodes, play."""
+    policy = untrained(config)
+    result = evaluate(config, policy, steps=2, seed=5, **SMALL)
+    learner = make_learner(config, policy)
+    expected = []
+    with make_sampler(config, seed=derive_seed(5, Purpose.EVALUATION), **SMALL) as sampler:
+        sampler.reset_task(sampler.sample_tasks(0))
+        sets = [policy.params() for _ in range(3)]
+        for k, alpha in enumerate([*config.fast_lr, config.fast_lr[-1] / 2, None]):
+            stacked = {name: torch.stack([s[name] for s in sets]) for name in sets[0]}
+            episodes = learner.estimate_advantages(sampler.sample(policy, stacked, phase=k))
+            expected.append(episodes.rewards.sum(1).mean(1).tolist())
+            if alpha is None:
+                break
+            for i, params in enumerate(sets):
+                leaves = {name: tensor.clone().requires_grad_() for name, tensor in params.items()}
+                pi = policy.apply(leaves, episodes.observations[i])
+                mask = episodes.mask[i]
+                loss = -(pi.log_prob(episodes.actions[i]) * episodes.advantages[i])[mask].mean()
+                gradients = torch.autograd.grad(loss, list(leaves.values()))
+                sets[i] = {name: params[name] - alpha * g for name, g in zip(leaves, gradients, strict=True)}
+    assert result.step_sizes == [config.fast_lr[0], config.fast_lr[0] / 2]
+    np.testing.assert_allclose(result.returns, expected, rtol=1e-4)
+
+
+def test_the_same_seed_gives_the_same_numbers_on_every_backend():
+    policy = untrained(WALK)
+    first = evaluate(WALK, policy, steps=1, **SMALL)
+    for backend in ("batched", "serial", "subproc"):
+        again = evaluate(replace(WALK, backend=backend), policy, steps=1, **SMALL)
+        assert again.returns == first.returns
+    assert evaluate(WALK, policy, steps=1, seed=1, **SMALL).returns != first.returns
+
+
+def test_more_steps_than_in_training_go_on_from_the_same_ones():
+    policy = untrained(BANDIT)
+    short, long = (evaluate(BANDIT, policy, steps=steps, **SMALL) for steps in (1, 4))
+    assert long.returns[:2] == short.returns and len(long.returns) == 5
+    assert long.step_sizes == [0.5, 0.25, 0.25, 0.25]
+    chosen = evaluate(BANDIT, policy, steps=4, step_sizes=(0.3, 0.1), **SMALL)
+    assert chosen.step_sizes == [0.3, 0.1, 0.1, 0.1]
+    assert chosen.returns[0] == long.returns[0] and chosen.returns[1:] != long.returns[1:]
+    assert evaluate(BANDIT, policy, steps=0, **SMALL).returns == long.returns[:1]
+
+
+def test_the_policy_is_left_alone():
+    policy = untrained(WALK)
+    before = [parameter.clone() for parameter in policy.parameters()]
+    evaluate(WALK, policy, steps=2, **SMALL)
+    assert all(torch.equal(a, b) for a, b in zip(policy.parameters(), before, strict=True))
+
+
+def test_tasks_are_held_out():
+    def goals(seed, iterations):
+        with make_sampler(WALK, seed=seed, num_tasks=20) as sampler:
+            return {tuple(task["goal"]) for i in range(iterations) for task in sampler.sample_tasks(i)}
+
+    trained = set().union(*(goals(seed, 20) for seed in range(5)))
+    held_out = set().union(*(goals(derive_seed(seed, Purpose.EVALUATION), 1) for seed in range(5)))
+    assert len(trained) == 5 * 20 * 20 and len(held_out) == 5 * 20
+    assert not trained & held_out
+
+
+@pytest.mark.parametrize(
+    ("changes", "method"),
+    [
+        ({}, "maml"),
+        ({"inner_steps": 0}, "pretrained"),
+        ({"iterations": 0}, "random"),
+        ({"inner_steps": 0, "observe_task": True}, "oracle"),
+    ],
+)
+@pytest.mark.parametrize("config", [WALK, BANDIT], ids=["gaussian", "categorical"])
+def test_all_comparisons_come_from_the_same_learner(tmp_path, config, changes, method):
+    config = replace(config, **changes)
+    Run(config, tmp_path).train(progress=False)
+    result = evaluate(*load_policy(tmp_path), steps=1, **SMALL)
+    assert (result.method, result.env, result.config) == (method, config.env, config)
+    assert np.isfinite(result.returns).all() and np.shape(result.returns) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"num_tasks": 1}, "num_tasks must be at least 2, got 1"),
+        ({"steps": -1}, "steps must be at least 0, got -1"),
+        ({"step_sizes": (0.1, -0.5)}, "step_sizes must be positive and finite, got .*-0.5"),
+        ({"step_sizes": (math.nan,)}, "step_sizes must be positive and finite, got .*nan"),
+        ({"seed": -2}, "got seed=-2"),
+        ({"episodes_per_task": 0}, "got 3 and 0"),
+    ],
+)
+def test_what_cannot_be_evaluated(wrong, match):
+    with pytest.raises(ValueError, match=match):
+        evaluate(BANDIT, untrained(BANDIT), **{**SMALL, **wrong})
+
+
+# ---------------------------------------------------------------------------------------------- results
+
+
+def test_mean_and_standard_error():
+    result = invented(returns=((1.0, 2.0, 3.0, 6.0), (0.0, 0.0, 0.0, 0.0)))
+    np.testing.assert_allclose(result.mean, [3, 0])
+    np.testing.assert_allclose(result.standard_error, [math.sqrt((4 + 1 + 0 + 9) / 3) / 2, 0])
+
+
+def test_results_survive_the_file_and_the_file_is_strict_json(tmp_path):
+    result = evaluate(BANDIT, untrained(BANDIT), steps=1, **SMALL)
+    result.save(tmp_path / "result.json")
+    assert Evaluation.load(tmp_path / "result.json") == result
+
+    spoilt = replace(result, returns=[[1.0, math.nan], [2.0, math.inf]])
+    spoilt.save(tmp_path / "spoilt.json")
+    assert json.loads((tmp_path / "spoilt.json").read_text())["returns"] == [[1.0, None], [2.0, None]]
+    np.testing.assert_equal(Evaluation.load(tmp_path / "spoilt.json").returns, [[1, math.nan], [2, math.nan]])
+
+
+def test_files_that_evaluate_did_not_write(tmp_path):
+    path = tmp_path / "result.json"
+    invented().save(path)
+    good = json.loads(path.read_text())
+    for bad in (
+        "",
+        "no JSON",
+        "\xff\xfe",
+        "[1]",
+        "{}",
+        json.dumps({**good, "returns": [[1.0]]}),
+        json.dumps({**good, "returns": [[1.0], [1.0, 2.0]]}),
+        json.dumps({**good, "returns": 3}),
+        json.dumps({**good, "bogus": 3}),
+        json.dumps({**good, "config": {"bogus": 3}}),
+        json.dumps({name: value for name, value in good.items() if name != "seed"}),
+    ):
+        path.write_text(bad, encoding="latin-1")
+        with pytest.raises(ValueError, match=r"result\.json was not written by evaluate"):
+            Evaluation.load(path)
+
+
+def test_published_returns_stand_beside_ours():
+    assert published_returns("mamlrl/BernoulliBandit5-v0") == {}
+    assert set(published_returns(PRESETS["navigation-2d"].env)) == {"maml", "pretrained", "random", "oracle"}
+    table = as_table(invented()).splitlines()
+    assert table[0].startswith("mamlrl/Navigation2D-v0, maml")
+    assert table[-2].split() == ["0", "-", "-41.00", "±", "1.00", "-40.41", "±", "2.07"]
+    assert table[-1].split() == ["1", "0.3", "-12.00", "±", "2.00", "-11.68", "±", "1.12"]
+
+
+# ---------------------------------------------------------------------------------------------- picture
+
+
+def drawn(evaluations):
+    """label -> (means, standard errors) of what stands in the picture."""
+    axes = Figure(layout="constrained").subplots()
+    plot(evaluations, axes)
+    curves = {}
+    for curve in axes.containers:
+        line, _, (bars,) = curve
+        ends = np.array(bars.get_segments())[:, :, 1]  # (points, 2)
+        curves[curve.get_label()] = (line.get_ydata(), (ends[:, 1] - ends[:, 0]) / 2)
+    return curves
+
+
+def test_one_seed_is_drawn_with_errors_over_tasks():
+    mean, error = drawn([invented()])["maml"]
+    np.testing.assert_allclose(mean, [-41, -12])
+    np.testing.assert_allclose(error, [1, 2])
+
+
+def test_seeds_are_pooled_with_errors_over_seeds():
+    seeds = [invented(replace(WALK, seed=s), returns=((s, s), (0.0, 4.0 * s))) for s in (1, 2, 3)]
+    mean, error = drawn(seeds)["maml, 3 seeds"]
+    np.testing.assert_allclose(mean, [2, 4])
+    np.testing.assert_allclose(error, [1 / math.sqrt(3), 2 / math.sqrt(3)])
+
+
+def test_published_curves_are_drawn_where_there_are_any():
+    assert [label for label in drawn([invented()]) if "published" in label] == [
+        f"{method}, published" for method in ("maml", "pretrained", "random", "oracle")
+    ]
+    np.testing.assert_allclose(drawn([invented()])["maml, published"][0][:2], [-40.41, -11.68])
+    assert list(drawn([invented(BANDIT)])) == ["maml"]
+
+
+def test_what_cannot_be_drawn_together():
+    with pytest.raises(ValueError, match="no evaluation"):
+        drawn([])
+    with pytest.raises(ValueError, match=r"one task family, got \['mamlrl/BernoulliBandit5-v0', 'mamlrl/Nav"):
+        drawn([invented(), invented(BANDIT)])
+    second = replace(WALK, seed=2)
+    for other in (invented(), invented(replace(second, gamma=0.5)), invented(second, sizes=(1,))):
+        with pytest.raises(ValueError, match="'maml' must differ in the training seed and in nothing else"):
+            drawn([invented(), other])
