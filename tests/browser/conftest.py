@@ -71,6 +71,7 @@ def visit(browser):
 
         def open_page(*own: str, **options) -> Visit:
             context = browser.new_context(**options)
+            context.set_default_timeout(60_000)  # a busy machine is no failure
             stack.callback(context.close)
             return Visit(context.new_page(), own)
 

@@ -27,7 +27,7 @@ def test_every_page_loads_alone(site, address, visit):
         if path == "404.html" and address.startswith("file:"):
             continue  # a server shows it at any depth, so it names its files from the server's root
         seen.page.goto(address + path)
-        seen.page.wait_for_load_state("networkidle")
+        seen.page.evaluate("() => window.MathJax?.startup?.promise.then(() => true)")  # until it is typeset
     assert seen.problems == []
 
 
