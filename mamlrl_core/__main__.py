@@ -34,14 +34,13 @@ def train(
         out: directory of the run; runs/PRESET-METHOD-SEED if not given.
         quiet: no progress bar.
     """
-    if not sys.stderr.isatty():
-        os.environ.setdefault("TQDM_MININTERVAL", "30")  # seconds: a log file wants few lines
     from .training import Run
 
     with Run(config, out or default_directory(config)) as run:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            metrics = run.train(progress=not quiet)
+            every = 0.1 if sys.stderr.isatty() else 30.0  # a log file wants few lines
+            metrics = run.train(progress=not quiet, every=every)
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not cut the goodbye short
             done = f"{run.iteration} of {config.iterations} iterations"

@@ -73,7 +73,7 @@ class Evaluation:
             values = json.loads(content)
             values["config"] = Config.from_dict(values["config"])
             returns = np.array(values["returns"], dtype=float)  # None becomes NaN again
-            if returns.shape != (len(values["step_sizes"]) + 1, returns.shape[-1]):
+            if returns.ndim != 2 or len(returns) != len(values["step_sizes"]) + 1:
                 raise ValueError(f"returns have shape {returns.shape}, steps are {values['step_sizes']}")
             return cls(**{**values, "returns": returns.tolist()})
         except (ValueError, TypeError, KeyError) as error:

@@ -112,12 +112,12 @@ class Run:
         """The number of finished iterations."""
         return len(self.metrics)
 
-    def train(self, progress: bool = True) -> list[Metrics]:
-        """Train to the end and return the metrics of the whole run."""
-        total = self.config.iterations
+    def train(self, progress: bool = True, every: float = 0.1) -> list[Metrics]:
+        """Train to the end, with a bar drawn ``every`` seconds, and return the metrics of the whole run."""
+        total, hidden = self.config.iterations, not progress
         with (
             self._opened(),
-            tqdm(total=total, initial=self.iteration, unit="it", disable=not progress) as bar,
+            tqdm(total=total, initial=self.iteration, mininterval=every, disable=hidden) as bar,
             SummaryWriter(self.directory, purge_step=0, flush_secs=10) as board,
         ):
             for metrics in self.metrics:  # once more: the last seconds before a kill never reached the disk

@@ -21,7 +21,6 @@ TINY = ["--num-tasks", "2", "--episodes-per-task", "2", "--hidden-sizes", "4"]
 def call(tmp_path, monkeypatch, capfd):
     """Run a command in an empty directory: exit code, standard output, standard error."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TQDM_MININTERVAL", "30")
     handler = signal.getsignal(signal.SIGINT)
 
     def run(*arguments):
@@ -90,13 +89,6 @@ def test_every_preset_trains(call, preset):
     assert len(metrics["returns"]) == PRESETS[preset].inner_steps + 1 and None not in metrics["returns"]
 
 
-def test_a_log_file_gets_few_lines(call):
-    code, _, err = call("train", "bernoulli-bandit-5", *TINY, "--iterations", 30, "--out", "run")
-    assert code == 0
-    lines = err.replace("\r", "\n").strip().splitlines()
-    assert len(lines) <= 4 and "30/30" in lines[-1] and "before" in lines[-1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -121,8 +113,8 @@ def test_a_log_file_gets_few_lines(call):
 def test_mistakes_are_told_in_a_line(call, tmp_path, arguments, code, said):
     (tmp_path / "afile").write_text("hello")
     got, out, err = call(*arguments)
-    words = " ".join((out + err).replace("│", " ").split())  # out of the box that tyro draws
-    assert got == code and said in words and "Traceback" not in words
+    words = "".join((out + err).replace("│", " ").split())  # out of the box that tyro draws
+    assert got == code and "".join(said.split()) in words and "Traceback" not in words
     if code == 1:
         assert len(err.splitlines()) == 1
     assert os.listdir(tmp_path) == ["afile"]
@@ -164,10 +156,12 @@ def test_ctrl_c_is_answered_in_a_line_and_the_command_goes_on(tmp_path):
     assert "Traceback" not in err and "Exception" not in err
     assert err.strip().splitlines()[-1].startswith("stopped after ") and "the same command continues" in err
 
-    process = start(tmp_path, *train, "--iterations", done + 2, "--quiet")
+    process = start(tmp_path, *train, "--iterations", done + 20)
     _, err = process.communicate(timeout=100)
-    assert process.returncode == 0 and err == ""
-    assert [line["iteration"] for line in read_metrics(metrics)] == list(range(done + 2))
+    assert process.returncode == 0
+    assert [line["iteration"] for line in read_metrics(metrics)] == list(range(done + 20))
+    lines = err.replace("\r", "\n").strip().splitlines()
+    assert len(lines) <= 5 and "before" in lines[-1]  # a log file is not flooded by the progress bar
 
 
 def test_ctrl_c_before_anything_has_begun(tmp_path):

@@ -200,7 +200,7 @@ def test_sigkill_at_arbitrary_moments(tmp_path):
     """Kill it again and again, at moments that nobody chose, then let it finish: the bits are the same."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])  # imported once, not in every child
-    config = replace(BANDIT, iterations=40)
+    config = replace(BANDIT, iterations=25)
 
     def start(directory):
         process = context.Process(target=train_alone, args=(config, directory))
@@ -213,7 +213,7 @@ def test_sigkill_at_arbitrary_moments(tmp_path):
     assert process.exitcode == 0
 
     rng, killed = random.Random(0), 0
-    for _ in range(8):
+    for _ in range(6):
         metrics = disturbed / "metrics.jsonl"
         before = metrics.read_bytes() if metrics.exists() else None
         process = start(disturbed)
@@ -224,12 +224,12 @@ def test_sigkill_at_arbitrary_moments(tmp_path):
         process.kill()
         process.join()
         killed += process.exitcode < 0
-    assert killed >= 4
+    assert killed >= 3
     process = start(disturbed)
     process.join()
     assert process.exitcode == 0
     assert_same(disturbed, undisturbed)
-    assert len(read_metrics(disturbed / "metrics.jsonl")) == 40
+    assert len(read_metrics(disturbed / "metrics.jsonl")) == 25
 
 
 # ------------------------------------------------------------------------------------------- refusals
