@@ -162,7 +162,8 @@ def plot(evaluations: Sequence[Evaluation], axes: Any) -> None:
     envs = {evaluation.env for evaluation in evaluations}
     if len(envs) != 1:
         raise ValueError(f"a plot shows one task family, got {sorted(envs) or 'no evaluation'}")
-    published = published_returns(envs.pop())
+    (env,) = envs
+    published = published_returns(env)
     for index, (method, colour) in enumerate(COLOURS.items()):
         shift = 0.04 * (index - 1.5)  # beside each other, not on top of each other
         seeds = [evaluation for evaluation in evaluations if evaluation.method == method]
@@ -175,7 +176,7 @@ def plot(evaluations: Sequence[Evaluation], axes: Any) -> None:
             k, mean, error = np.array([(row["k"], row["mean"], row["se"]) for row in published[method]]).T
             axes.errorbar(k + shift, mean, error, color=colour, linestyle="--", marker="s", mfc="white",
                           alpha=0.6, label=f"{method}, published")  # fmt: skip
-    axes.set(xlabel="gradient steps k at test time", ylabel="return")
+    axes.set(title=env, xlabel="gradient steps k at test time", ylabel="return")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(alpha=0.2)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)

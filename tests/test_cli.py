@@ -141,6 +141,7 @@ def test_envs_lists_every_family(call):
     assert "goal (2,)" in out and "0..4" in out and "(2,) in [-1, 1]" in out and "100 steps" in out
 
 
+@pytest.mark.timeout(300)
 def test_ctrl_c_is_answered_in_a_line_and_the_command_goes_on(tmp_path):
     train = ["train", "bernoulli-bandit-5", *TINY, "--out", "run"]
     process = start(tmp_path, *train, "--iterations", 10_000)
@@ -164,12 +165,15 @@ def test_ctrl_c_is_answered_in_a_line_and_the_command_goes_on(tmp_path):
     assert len(lines) <= 5 and "before" in lines[-1]  # a log file is not flooded by the progress bar
 
 
-def test_ctrl_c_before_anything_has_begun(tmp_path):
+def test_ctrl_c_before_anything_has_begun(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # the interpreter tells each import
     process = start(tmp_path, "train", "--out", "run")
-    time.sleep(0.3)  # the interpreter is up, the libraries are not
+    while "gymnasium" not in process.stderr.readline():  # the first of many
+        assert process.poll() is None
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=100)
     assert process.returncode == -signal.SIGINT and "Traceback" not in err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_reader_that_has_seen_enough(tmp_path):
