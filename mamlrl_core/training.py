@@ -152,7 +152,7 @@ class Run:
     def _iterate(self) -> Metrics:
         started = perf_counter()
         self.sampler.reset_task(self.sampler.sample_tasks(self.iteration))
-        batch = self.learner.sample(self._play, self.config.inner_steps)
+        batch = self.learner.sample(self._play, self.config.inner_steps_at(self.iteration))
         sampled = perf_counter()
         report = self.learner.step(batch)
         stepped = perf_counter()
