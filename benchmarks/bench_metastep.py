@@ -16,13 +16,13 @@ from mamlrl_core.policies import flatten, unflatten
 from mamlrl_core.training import make_learner, make_policy, make_sampler
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from textbook import Textbook  # noqa: E402
+from textbook import Textbook
 
-THREADS, ROUNDS = 2, 5
+THREADS, ROUNDS = 2, 3
 
 
 def navigation_data() -> tuple[MetaLearner, MetaBatch]:
-    """A learner at the start of training on 2-D navigation, and its first batch: N = B = 20, T = 100, 2 x 100 units."""
+    """A learner and its first batch, at the start of training on 2-D navigation."""
     config = Config()
     with make_sampler(config) as sampler:
         policy = make_policy(config, sampler)

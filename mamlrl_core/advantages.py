@@ -17,16 +17,20 @@ def weighted_mean(x: Tensor, mask: Tensor) -> Tensor:
     return replace_padding(x, mask).sum((-2, -1)) / mask.sum((-2, -1))
 
 
-def weighted_normalize(x: Tensor, mask: Tensor, epsilon: float = 1e-8) -> Tensor:
+def weighted_normalize(
+    x: Tensor, mask: Tensor, epsilon: float = 1e-8, computed_from: Tensor | None = None
+) -> Tensor:
     """(x - mean) / (std + epsilon) over the valid steps, zero in the padding: (..., T, B).
 
     Where all valid values agree but for rounding there is nothing to learn from, and dividing by that
-    rounding would amplify it to size one: the result is then zero.
+    rounding would amplify it to size one: the result is then zero. Rounding is judged by the largest valid
+    value of ``x``, or of what it was ``computed_from``: a difference of large numbers inherits theirs.
     """
     x = replace_padding(x, mask)
     centred = replace_padding(x - weighted_mean(x, mask)[..., None, None], mask)
     std = weighted_mean(centred * centred, mask).sqrt()[..., None, None]
-    constant = std < 1e-6 * x.abs().amax((-2, -1), keepdim=True)
+    origin = x if computed_from is None else replace_padding(computed_from, mask)
+    constant = std < 1e-6 * origin.abs().amax((-2, -1), keepdim=True)
     return torch.where(constant, torch.zeros_like(x), centred / (std + epsilon))
 
 

@@ -38,13 +38,15 @@ class BatchEpisodes(NamedTuple):
         if mask.dtype != torch.bool:
             raise ValueError(f"the mask must be boolean, got {mask.dtype}")
         if not mask.any(-2).all():
-            raise ValueError("every episode needs at least one valid step")
-        for name, tensor in (("observations", observations), ("actions", actions), ("rewards", rewards)):
+            i, b = (~mask.any(-2)).nonzero()[0].tolist()
+            raise ValueError(f"every episode needs a valid step, and episode {b} of task {i} has none")
+        if advantages is None:
+            advantages = torch.zeros_like(rewards)
+        names = ("observations", "actions", "rewards", "advantages")
+        for name, tensor in zip(names, (observations, actions, rewards, advantages), strict=True):
             if tensor.shape[: mask.dim()] != mask.shape:
                 shapes = f"{tuple(mask.shape)}, got {tuple(tensor.shape)}"
                 raise ValueError(f"{name} must start with the mask's shape {shapes}")
-        if advantages is None:
-            advantages = torch.zeros_like(rewards)
         return cls(
             replace_padding(observations, mask),
             replace_padding(actions, mask),

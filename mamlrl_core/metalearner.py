@@ -192,7 +192,8 @@ class MetaLearner:
         returns = discounted_returns(episodes.rewards, episodes.mask, self.gamma)
         values = self.baseline.values(episodes, returns)
         advantages = gae(episodes.rewards, values, episodes.mask, self.gamma, self.gae_lambda)
-        return episodes._replace(advantages=weighted_normalize(advantages, episodes.mask))
+        advantages = weighted_normalize(advantages, episodes.mask, computed_from=returns)
+        return episodes._replace(advantages=advantages)
 
     def sample(self, play: Callable[[Params | None, int], BatchEpisodes], inner_steps: int = 1) -> MetaBatch:
         """Play, adapt, play again with the adapted policies: the data of one meta-step.

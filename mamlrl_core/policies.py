@@ -120,8 +120,8 @@ class MLPPolicy(nn.Module):
 
     def network(self, x: Tensor) -> Tensor:
         for layer in self.layers[:-1]:
-            x = self.nonlinearity(layer(x))
-        return self.layers[-1](x)
+            x = self.nonlinearity(affine(layer, x))
+        return affine(self.layers[-1], x)
 
     def params(self) -> Params:
         """theta, the initial parameters, detached from any graph."""
@@ -168,6 +168,11 @@ class CategoricalMLPPolicy(MLPPolicy):
     def draw_noise(self, rng: np.random.Generator, steps: int) -> np.ndarray:
         """What ``Categorical.sample`` needs for ``steps`` actions: (steps,)."""
         return rng.random(steps)
+
+
+def affine(layer: nn.Linear, x: Tensor) -> Tensor:
+    """``layer(x)``, in a form whose derivatives under ``vmap`` keep rows contiguous, and so run faster."""
+    return torch.einsum("...i,oi->...o", x, layer.weight) + layer.bias
 
 
 def flatten(params: Params) -> Tensor:

@@ -1,7 +1,7 @@
 """The textbook MAML-TRPO step: what ``MetaLearner.step`` must equal, and what it is measured against.
 
-Nothing here is clever. Tasks are a Python loop, the divergence is written out and differentiated twice through
-everything. Two ways of doing so:
+Nothing here is clever. Tasks are a Python loop, the divergence is written out and differentiated twice
+through everything. Two ways of doing so:
 
 * graph kept: adapt once, and keep the graph of the first derivative over all curvature products;
 * the old code's way: adapt anew for every product and every trial, the baseline refitted each time.
@@ -33,7 +33,8 @@ class Textbook:
         self.settings = learner
         self.keep_graph = keep_graph
         self.depth = len(learner.policy.layers)
-        self.theta = {name: tensor.clone().requires_grad_() for name, tensor in learner.policy.params().items()}
+        theta = learner.policy.params()
+        self.theta = {name: tensor.clone().requires_grad_() for name, tensor in theta.items()}
         self.tasks = [
             ([one_task(train, i) for train in batch.train], one_task(batch.valid, i))
             for i in range(len(batch.valid.mask))
@@ -59,14 +60,15 @@ class Textbook:
         mask, o = episodes.mask.double(), episodes.observations.double()
         t = (torch.arange(1, T + 1, dtype=torch.float64) / 100).view(T, 1, 1).expand(T, B, 1)
         phi = (torch.cat([o, o**2, t, t**2, t**3, torch.ones_like(t)], -1) * mask[..., None]).view(T * B, -1)
-        returns, total = [], torch.zeros(B, dtype=torch.float64)
+        nothing = torch.zeros(B, dtype=torch.float64)
+        returns, total = [], nothing
         for reward in reversed(episodes.rewards.double()):
             total = reward + s.gamma * total
             returns.insert(0, total)
         ridge = s.baseline.ridge * torch.eye(phi.shape[1], dtype=torch.float64)
         coefficients = torch.linalg.solve(phi.T @ phi + ridge, phi.T @ torch.stack(returns).view(-1))
         values = (phi @ coefficients).view(T, B)
-        advantages, total, following = [], torch.zeros(B, dtype=torch.float64), torch.zeros(B, dtype=torch.float64)
+        advantages, total, following = [], nothing, nothing
         for reward, value in zip(reversed(episodes.rewards.double()), reversed(values), strict=True):
             total = reward + s.gamma * following - value + s.gamma * s.gae_lambda * total
             following = value
@@ -91,7 +93,8 @@ class Textbook:
     def adapted_policies(self, theta: Params, create_graph: bool) -> list[Normal | Categorical]:
         create_graph = create_graph and not self.settings.first_order
         return [
-            self.policy(self.adapt(theta, train, create_graph), valid.observations) for train, valid in self.tasks
+            self.policy(self.adapt(theta, train, create_graph), valid.observations)
+            for train, valid in self.tasks
         ]
 
     def surrogate(self, policies: list, old_log_probs: list[Tensor]) -> Tensor:
@@ -124,7 +127,8 @@ class Textbook:
             kept = self.kl_gradient(policies)
 
         def product(v: Tensor) -> Tensor:
-            kl_gradient = kept if self.keep_graph else self.kl_gradient(self.adapted_policies(self.theta, True))
+            anew = None if self.keep_graph else self.adapted_policies(self.theta, create_graph=True)
+            kl_gradient = kept if self.keep_graph else self.kl_gradient(anew)
             second = torch.autograd.grad(kl_gradient.dot(v), theta, retain_graph=self.keep_graph)
             return concatenated(second) + self.settings.cg_damping * v
 
