@@ -92,7 +92,8 @@ class MLPPolicy(nn.Module):
         out_dim: size of the output layer.
         hidden_sizes: units of each hidden layer; empty for a linear policy.
         nonlinearity: "tanh" or "relu".
-        generator: the stream for the initial weights. Weights are Xavier-uniform, biases zero.
+        generator: the stream for the initial weights. Weights are Xavier-uniform, biases zero, and the last
+            layer's weights a hundred times smaller: a random preference would first have to be unlearnt.
     """
 
     NONLINEARITIES = {"tanh": torch.tanh, "relu": torch.relu}  # noqa: RUF012
@@ -117,6 +118,8 @@ class MLPPolicy(nn.Module):
         for layer in self.layers:
             nn.init.xavier_uniform_(layer.weight, generator=generator)
             nn.init.zeros_(layer.bias)
+        with torch.no_grad():
+            self.layers[-1].weight.mul_(0.01)  # prefer no action before anything has been learnt
 
     def network(self, x: Tensor) -> Tensor:
         for layer in self.layers[:-1]:
