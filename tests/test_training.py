@@ -123,6 +123,15 @@ def test_an_abandoned_loop_is_continued_by_another_run(reference, tmp_path):
     assert_same(tmp_path, reference.directory)
 
 
+def test_warm_up_ends_where_it_should_also_in_a_continued_run(tmp_path):
+    config = replace(BANDIT, inner_steps=2, warmup_iterations=2)
+    whole = Run(config, tmp_path / "whole").train(progress=False)
+    assert [len(metrics["returns"]) for metrics in whole] == [2, 2, 3, 3]
+    for iterations in (1, 3, 4):
+        Run(replace(config, iterations=iterations), tmp_path / "pieces").train(progress=False)
+    assert_same(tmp_path / "pieces", tmp_path / "whole")
+
+
 def test_a_finished_run_goes_on_when_asked_for_more(reference, tmp_path):
     Run(replace(BANDIT, iterations=1), tmp_path).train(progress=False)
     Run(replace(BANDIT, backend="serial"), tmp_path).train(progress=False)
