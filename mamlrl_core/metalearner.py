@@ -23,7 +23,7 @@ from torch.func import grad, grad_and_value, vmap
 from .advantages import discounted_returns, gae, weighted_mean, weighted_normalize
 from .baseline import LinearFeatureBaseline, explained_variance
 from .episodes import BatchEpisodes
-from .optimization import Linearization, Product, conjugate_gradient, line_search, linearize
+from .optimization import Linearization, Product, conjugate_gradient, line_search
 from .policies import Distribution, MLPPolicy, Params, flatten, unflatten
 
 
@@ -231,7 +231,7 @@ class MetaLearner:
     ) -> tuple[Tensor | None, str]:
         """The next theta (P,) and an empty reason, or None and why there is none. Fills in ``report``."""
         valid = batch.valid
-        line = linearize(lambda x: self.adapted_policy(x, batch), theta)
+        line = Linearization(lambda x: self.adapted_policy(x, batch), theta)
         old, old_log_prob = line.value, line.value.log_prob(valid.actions)
 
         slope, loss = grad_and_value(self.surrogate_loss)(old, old_log_prob, valid)  # in pi's own parameters
@@ -245,7 +245,7 @@ class MetaLearner:
         if self.curvature_fraction < 1:
             count = math.ceil(self.curvature_fraction * valid.mask.shape[-1])
             part = batch.first_episodes(count)
-            line = linearize(lambda x: self.adapted_policy(x, part), theta)
+            line = Linearization(lambda x: self.adapted_policy(x, part), theta)
             product = self.hessian_vector_product(line, part.valid)
         else:
             product = self.hessian_vector_product(line, valid)

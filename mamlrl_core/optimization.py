@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,23 +58,27 @@ def conjugate_gradient(
     return CGResult(x, float(squared.sqrt() / b_norm) if b_norm > 0 else 0.0, positive)
 
 
-class Linearization(NamedTuple):
-    """A function at one point: its value there, and products with its Jacobian J."""
+class Linearization:
+    """A function at one point x (P,): its value there, and products with its Jacobian J.
 
-    value: NamedTuple
-    pull_back: Callable  # u, shaped like the value -> Jᵀ u (P,)
-    push_forward: Callable  # v (P,) -> J v, shaped like the value
-
-
-def linearize(function: Callable, x: Tensor) -> Linearization:
-    """Run ``function`` once at ``x`` (P,) and keep what both kinds of Jacobian product need.
-
-    Reverse mode gives u -> Jᵀ u. That map is linear in u, so its own transpose is J: reverse mode applied
-    to the pull-back is forward mode, at no new run of the function.
+    Reverse mode gives u -> Jᵀ u. That map is linear in u, so its own transpose is J: reverse mode applied to
+    the pull-back is forward mode, at no new run of the function.
     """
-    value, pull_back = torch.func.vjp(function, x)
-    _, transposed = torch.func.vjp(lambda u: pull_back(u)[0], value)
-    return Linearization(value, lambda u: pull_back(u)[0], lambda v: transposed(v)[0])
+
+    def __init__(self, function: Callable, x: Tensor):
+        self.value, self._reverse = torch.func.vjp(function, x)
+
+    def pull_back(self, u: Any) -> Tensor:
+        """Jᵀ u (P,), for ``u`` shaped like the value."""
+        return self._reverse(u)[0]
+
+    def push_forward(self, v: Tensor) -> Any:
+        """J v, shaped like the value, for ``v`` (P,)."""
+        return self._transposed(v)[0]
+
+    @cached_property
+    def _transposed(self) -> Callable:  # made when first needed: a gradient alone does not need it
+        return torch.func.vjp(self.pull_back, self.value)[1]
 
 
 class LineSearchResult(NamedTuple):

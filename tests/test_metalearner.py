@@ -12,7 +12,7 @@ from torch.func import grad, hessian, vmap
 from mamlrl_core import metalearner
 from mamlrl_core.episodes import BatchEpisodes
 from mamlrl_core.metalearner import MetaBatch, MetaLearner
-from mamlrl_core.optimization import conjugate_gradient, linearize
+from mamlrl_core.optimization import Linearization, conjugate_gradient
 from mamlrl_core.policies import CategoricalMLPPolicy, NormalMLPPolicy, flatten, unflatten
 
 GAUSSIAN, CATEGORICAL = "gaussian", "categorical"
@@ -52,13 +52,13 @@ def theta_of(learner):
 
 def meta_gradient(learner, batch):
     """As ``trust_region_step`` computes it."""
-    line = linearize(lambda x: learner.adapted_policy(x, batch), theta_of(learner))
+    line = Linearization(lambda x: learner.adapted_policy(x, batch), theta_of(learner))
     old = line.value
     return line.pull_back(grad(learner.surrogate_loss)(old, old.log_prob(batch.valid.actions), batch.valid))
 
 
 def curvature_product(learner, batch):
-    line = linearize(lambda x: learner.adapted_policy(x, batch), theta_of(learner))
+    line = Linearization(lambda x: learner.adapted_policy(x, batch), theta_of(learner))
     return learner.hessian_vector_product(line, batch.valid)
 
 

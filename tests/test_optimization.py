@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mamlrl_core.optimization import conjugate_gradient, line_search, linearize
+from mamlrl_core.optimization import Linearization, conjugate_gradient, line_search
 
 
 def positive_definite(size, seed=0):
@@ -73,12 +73,12 @@ def curve(x):
     return Pair(torch.sin(x[:3]) * x[1], torch.outer(x, x[:2] ** 3))
 
 
-def test_linearize_gives_both_products_of_the_jacobian():
+def test_linearization_gives_both_products_of_the_jacobian():
     generator = torch.Generator().manual_seed(0)
     x, v = torch.randn(2, 4, dtype=torch.float64, generator=generator)
     u = Pair(*(torch.randn(*shape, dtype=torch.float64, generator=generator) for shape in ((3,), (4, 2))))
     jacobian = torch.autograd.functional.jacobian(lambda z: torch.cat([y.flatten() for y in curve(z)]), x)
-    line = linearize(curve, x)
+    line = Linearization(curve, x)
     for ours, expected in zip(line.value, curve(x), strict=True):
         assert torch.equal(ours, expected)
     pushed = line.push_forward(v)
@@ -87,9 +87,9 @@ def test_linearize_gives_both_products_of_the_jacobian():
     torch.testing.assert_close(line.pull_back(u), jacobian.T @ torch.cat([y.flatten() for y in u]))
 
 
-def test_linearize_runs_the_function_once():
+def test_linearization_runs_the_function_once():
     runs = []
-    line = linearize(lambda x: runs.append(1) or Pair(x**2, x), torch.ones(3))
+    line = Linearization(lambda x: runs.append(1) or Pair(x**2, x), torch.ones(3))
     for _ in range(3):
         line.pull_back(line.push_forward(torch.ones(3)))
     assert len(runs) == 1

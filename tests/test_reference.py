@@ -11,7 +11,7 @@ from mamlrl_core.advantages import discounted_returns, gae, weighted_normalize
 from mamlrl_core.baseline import LinearFeatureBaseline
 from mamlrl_core.episodes import BatchEpisodes
 from mamlrl_core.metalearner import MetaBatch, MetaLearner
-from mamlrl_core.optimization import conjugate_gradient, linearize
+from mamlrl_core.optimization import Linearization, conjugate_gradient
 from mamlrl_core.policies import CategoricalMLPPolicy, NormalMLPPolicy, flatten, unflatten
 
 DATA = Path(__file__).parent / "data"
@@ -138,7 +138,7 @@ def test_meta_gradient(case):
 def test_curvature_product(case, damping):
     learner, batch = case.learner(damping), case.batch()
     product = learner.hessian_vector_product(
-        linearize(lambda x: learner.adapted_policy(x, batch), case["theta0"]), batch.valid
+        Linearization(lambda x: learner.adapted_policy(x, batch), case["theta0"]), batch.valid
     )
     assert_close(product(case["hvp_vector"]), case[f"hvp_damping{damping}"])
 
@@ -146,7 +146,7 @@ def test_curvature_product(case, damping):
 @pytest.mark.parametrize("damping", ["1e-05", "0.01"])
 def test_conjugate_gradient_on_the_curvature(case, damping):
     learner, batch = case.learner(damping), case.batch()
-    line = linearize(lambda x: learner.adapted_policy(x, batch), case["theta0"])
+    line = Linearization(lambda x: learner.adapted_policy(x, batch), case["theta0"])
     product = learner.hessian_vector_product(line, batch.valid)
     for iterations in (1, 2, 5, 10):
         x = conjugate_gradient(product, case["meta_grad"], iterations, tolerance=0.0).x
