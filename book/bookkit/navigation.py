@@ -22,7 +22,7 @@ from mamlrl_core.training import Run, load_policy, make_learner, make_sampler
 
 from . import ROOT
 from .comparison import DATA, PRESET, SEEDS, draw_picture
-from .plots import BLUE, GREY, VERMILION
+from .plots import BLUE, GREEN, GREY, VERMILION
 
 PICTURE = ROOT / "book" / "assets" / "navigation.svg"
 
@@ -106,8 +106,8 @@ def held_out_goals(seed: int = 1, count: int = 8) -> np.ndarray:
 
 
 GOAL_SETS = {
-    "a ring of eight": _circle(8, 0.45, 0.0),
-    "four corners": _circle(4, 0.45 * np.sqrt(2), np.pi / 4),
+    "near and far": np.concatenate([_circle(4, 0.15, 0.0), _circle(4, 0.6, np.pi / 4)]),
+    "a ring of eight": _circle(8, 0.4, 0.0),
     "eight held-out tasks": held_out_goals(),
 }
 
@@ -130,13 +130,11 @@ def watch(run: Run) -> list[Metrics]:
 
 
 def _sketch(run: Run) -> str:
-    """Return over iterations as a small inline SVG: grey before adaptation, orange and blue after."""
-    returns = np.clip([metrics["returns"] for metrics in run.metrics], -100, 0)  # (iterations, K + 1)
-    x = np.linspace(0, 400, run.config.iterations)[: len(returns)]
-    colors = [GREY, *[VERMILION] * (returns.shape[1] - 2), BLUE][-returns.shape[1] :]
+    """Return over iterations as a small inline SVG, a line for each number of gradient steps."""
     lines = ""
-    for color, curve in zip(colors, returns.T, strict=True):
-        points = " ".join(f"{a:.1f},{-1.2 * b:.1f}" for a, b in zip(x, curve, strict=True))
+    for k, color in enumerate((GREY, VERMILION, BLUE, GREEN)):
+        curve = [(m["iteration"], m["returns"][k]) for m in run.metrics if k < len(m["returns"])]
+        points = " ".join(f"{400 * i / run.config.iterations:.1f},{min(120, -1.2 * r):.1f}" for i, r in curve)
         lines += f'<polyline stroke="{color}" points="{points}"/>'
     return (
         f'<svg viewBox="-2 -2 404 124" style="max-width:26rem" fill="none" stroke-width="1.5">{lines}</svg>'

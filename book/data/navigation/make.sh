@@ -10,12 +10,12 @@ cd "$(dirname "$0")/../../.."
 data=book/data/navigation
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" # part of what makes a run the same to the bit
 
-one_run() { # NAME SEED [settings ...]
-    local name=$1 seed=$2 out=$data/$1
-    shift 2
+one_run() { # NAME SEED STEPS [settings ...]; STEPS of adaptation are evaluated
+    local name=$1 seed=$2 steps=$3 out=$data/$1
+    shift 3
     echo "== $name"
     python -m mamlrl_core train navigation-2d --seed "$seed" --out "$out" "$@"
-    python -m mamlrl_core evaluate "$out" --steps 3 --seed "$seed"
+    python -m mamlrl_core evaluate "$out" --steps "$steps" --seed "$seed"
     rm -f "$out"/events.out.tfevents.* "$out"/.lock
     provenance "$name" "$@"
 }
@@ -50,10 +50,10 @@ if notes.get(name, {}).get("evaluation_sha256") != digest:
 PY
 }
 
-for seed in 1 2 3; do one_run "maml-$seed" "$seed"; done
-one_run pretrained-1 1 --inner-steps 0
-one_run oracle-1 1 --inner-steps 0 --observe-task
-one_run random-1 1 --iterations 0
+for seed in 1 2 3; do one_run "maml-$seed" "$seed" 3; done
+one_run pretrained-1 1 3 --inner-steps 0
+one_run oracle-1 1 0 --inner-steps 0 --observe-task
+one_run random-1 1 3 --iterations 0
 
 echo "== The explorer's sweep, and the picture of README and front page"
 (cd book && python -m bookkit.navigation)
