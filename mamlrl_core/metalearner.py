@@ -249,9 +249,8 @@ class MetaLearner:
             product = self.hessian_vector_product(line, part.valid)
         else:
             product = self.hessian_vector_product(line, valid)
-        direction, report.cg_residual, positive, curvature = conjugate_gradient(
-            product, gradient, self.cg_iterations
-        )
+        direction, report.cg_residual, positive = conjugate_gradient(product, gradient, self.cg_iterations)
+        curvature = direction.dot(product(direction))
         if not (positive and curvature > 0):  # also when it is NaN
             return None, "the curvature is not positive"
         full_step = direction * torch.sqrt(2 * self.max_kl / curvature)  # ½ sᵀ H s = max_kl

