@@ -136,8 +136,7 @@ class MetaLearner:
         """One step of adaptation of every task, without a graph: each tensor gets a leading task axis.
 
         Start from ``params``, one set per task, or all from theta where it is None. A task whose new
-        parameters are not finite keeps the old ones: its episodes are spoilt, but the environment must not
-            be.
+        parameters are not finite keeps the old ones: a spoilt episode must not spoil the environment.
         """
         old, in_dim = (self.policy.params(), None) if params is None else (params, 0)
         step = partial(self.inner_step, alpha=alpha, first_order=True)
