@@ -21,7 +21,7 @@ from mamlrl_core.seeding import Purpose, derive_seed
 from mamlrl_core.training import Run, load_policy, make_learner, make_sampler
 
 from . import ROOT
-from .comparison import DATA, PRESET, SEEDS, draw_picture
+from .comparison import DATA, PRESET, SEEDS, draw_picture, make_own_step_sizes
 from .plots import BLUE, GREEN, GREY, VERMILION
 
 PICTURE = ROOT / "book" / "assets" / "navigation.svg"
@@ -172,32 +172,6 @@ def _as_numbers(stage: Stage) -> dict:
     return {"returns": stage.returns.round(2).tolist(), "paths": paths}
 
 
-def own_step_size(config: Config, policy: MLPPolicy) -> float:
-    """The first step size, of a few, that is best after two steps on tasks used for nothing else."""
-    candidates = [0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0]
-    few = {"num_tasks": 20, "episodes_per_task": 20, "seed": 100}
-
-    def score(alpha: float) -> float:
-        return evaluate(config, policy, steps=2, step_sizes=(alpha, alpha / 2), **few).mean[2]
-
-    return max(candidates, key=score)
-
-
-def make_own_step_sizes() -> dict:
-    """The policies that were not trained to adapt, each with the step size that suits it, then half of it."""
-    results = {}
-    for method in ("pretrained", "random"):
-        config, policy = load_policy(DATA / f"{method}-1")
-        alpha = own_step_size(config, policy)
-        result = evaluate(config, policy, step_sizes=(alpha, alpha / 2), seed=1)
-        results[method] = {
-            "alpha": alpha,
-            "mean": result.mean.tolist(),
-            "error": result.standard_error.tolist(),
-        }
-    return results
-
-
 def make_sweep() -> dict:
     """Everything in `sweep.json`."""
     config, policy = load_policy(DATA / "maml-1")
@@ -221,7 +195,7 @@ def make_sweep() -> dict:
             ]
             for seed in SEEDS["maml"]
         ],
-        "own_step_sizes": make_own_step_sizes(),
+        "tuning": make_own_step_sizes(),
         "schedules": {
             name: evaluate(config, policy, steps=4, step_sizes=sizes, seed=1).mean.round(3).tolist()
             for name, sizes in schedules.items()
