@@ -69,6 +69,9 @@ class Config:
     """How the environments run. It changes the speed and nothing else."""
 
     def __post_init__(self) -> None:
+        for name in ("fast_lr", "hidden_sizes"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))  # the class is frozen
         for name, (rule, holds) in RULES.items():
             value = getattr(self, name)
             try:

@@ -104,3 +104,7 @@ def test_the_choices_are_those_of_the_modules_that_offer_them():
         Config(backend=backend)
     for nonlinearity in MLPPolicy.NONLINEARITIES:
         Config(nonlinearity=nonlinearity)
+
+
+def test_lists_become_tuples():
+    assert Config(hidden_sizes=[8], fast_lr=[0.1]) == Config(hidden_sizes=(8,), fast_lr=(0.1,))

@@ -231,3 +231,14 @@ def test_an_unknown_backend_is_named():
         make_vec_env("mamlrl/Navigation2D-v0", 2, "parallel")
     with pytest.raises(gymnasium.error.Error, match="Nowhere"):
         make_vec_env("mamlrl/Nowhere-v0", 2)
+
+
+@pytest.mark.parametrize("backend", ["batched", "serial"])
+def test_seeds_of_slots_are_checked_before_any_slot_moves(backend):
+    envs = make_vec_env("mamlrl/Navigation2D-v0", 2, backend)
+    envs.reset(seed=np.array([1, 2]))  # NumPy's integers are integers
+    with pytest.raises(ValueError, match="-1"):
+        envs.reset(seed=[1, -1])
+    for wrong in ([1, 1.5], [1, "x"]):
+        with pytest.raises(TypeError):
+            envs.reset(seed=wrong)

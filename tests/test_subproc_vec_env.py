@@ -8,6 +8,7 @@ import textwrap
 import time
 from contextlib import suppress
 from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -467,3 +468,41 @@ def test_wrappers_travel_too():
         envs.reset_task([{"goal": [0.0, 1.0]}])
         envs.reset(seed=0)
         assert envs.step(np.zeros((2, 2)))[1].tolist() == [-101.0, -101.0]
+
+
+class UncloseableEnv(RandomWalkEnv):
+    def close(self):
+        raise RuntimeError("this family cannot be closed")
+
+
+def pids_of(envs):
+    return [process.pid for process in envs._processes]
+
+
+def test_a_family_whose_close_raises_leaves_no_worker():
+    envs = SubprocVecEnv(UncloseableEnv, 2, 2, "fork")
+    workers = pids_of(envs)
+    with pytest.raises(RuntimeError, match="cannot be closed"):
+        envs.close()
+    assert not any(psutil.pid_exists(pid) for pid in workers)
+
+
+def test_an_interrupt_while_close_waits_ends_the_workers_at_once(monkeypatch):
+    envs = SubprocVecEnv(RandomWalkEnv, 2, 2, "fork")
+    workers, join, interrupts = pids_of(envs), BaseProcess.join, [KeyboardInterrupt()]
+
+    def interrupted_join(self, timeout=None):
+        if interrupts:
+            raise interrupts.pop()
+        return join(self, timeout)
+
+    monkeypatch.setattr(BaseProcess, "join", interrupted_join)
+    with pytest.raises(KeyboardInterrupt):
+        envs.close()
+    assert not any(psutil.pid_exists(pid) for pid in workers)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
+def test_a_timeout_is_a_number_of_seconds(timeout):
+    with pytest.raises(ValueError, match="timeout"):
+        SubprocVecEnv(RandomWalkEnv, 2, 1, timeout=timeout)

@@ -65,8 +65,8 @@ class SubprocVecEnv(TaskVecEnv):
         num_workers = min(available_cpus(), num_envs) if num_workers is None else num_workers
         if int(num_workers) != num_workers or not 1 <= num_workers <= num_envs:
             raise ValueError(f"num_workers must lie between 1 and the {num_envs} slots, got {num_workers!r}")
-        if not timeout > 0:
-            raise ValueError(f"the timeout is a positive number of seconds, got {timeout!r}")
+        if not 0 < timeout <= 1e6:
+            raise ValueError(f"the timeout is a positive number of seconds, at most 1e6, got {timeout!r}")
         self.timeout = timeout
         self._stepping = False  # is there a step_async that waits for its step_wait?
 
@@ -141,8 +141,8 @@ class SubprocVecEnv(TaskVecEnv):
         return *(self._views[name].copy() for name in names), self._gather_infos(infos)
 
     def close_extras(self, **kwargs: Any) -> None:
+        self._end()  # first: the family's own close may raise
         super().close_extras()
-        self._end()
 
     def _check_idle(self, name: str) -> None:
         self._check_open()
@@ -202,5 +202,6 @@ class SubprocVecEnv(TaskVecEnv):
         try:
             yield
         except BaseException:
-            self.close()
+            with suppress(Exception):  # the first error is the one to report
+                self.close()
             raise

@@ -8,6 +8,7 @@ last observation of an episode is never lost.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -79,7 +80,10 @@ class TaskVecEnv(VectorEnv):
             return [derive_seed(int(seed), slot) for slot in range(self.num_envs)]
         if len(seed) != self.num_envs:
             raise ValueError(f"seed must be one integer or one per slot ({self.num_envs}), got {len(seed)}")
-        return list(seed)
+        seeds = [None if one is None else operator.index(one) for one in seed]
+        if any(one is not None and one < 0 for one in seeds):
+            raise ValueError(f"seeds are not negative, got {seeds}")
+        return seeds
 
     def _check_open(self) -> None:
         if self.closed:
