@@ -104,6 +104,7 @@ def sample_source(tmp_path_factory) -> Path:
     (source / "_toc.yml").write_text(
         "format: jb-book\nroot: book/index\nchapters:\n  - file: book/01_sample\n  - file: book/references\n"
     )
+    (source / "book" / "index.md").write_text("# A sample\n\n```{tableofcontents}\n```\n")
     nbformat.write(sample_chapter(), source / "book" / "01_sample.ipynb")
     subprocess.run(
         [sys.executable, "-m", "bookkit.run"], cwd=source / "book", env=environment(), check=True, timeout=120
