@@ -177,6 +177,14 @@ NAVIGATION: dict[str, Any] = {
     "curvature_fraction": 0.2,
 }
 
+# Tasks, episodes and step size are those of the published experiments.
+LOCOMOTION: dict[str, Any] = {
+    "num_tasks": 40,
+    "fast_lr": (0.1,),
+    "gae_lambda": 0.95,
+    "curvature_fraction": 0.2,
+}
+
 PRESETS: dict[str, Config] = {
     "navigation-2d": Config(env="mamlrl/Navigation2D-v0", **NAVIGATION),
     "navigation-2d-sparse": Config(env="mamlrl/Navigation2DSparse-v0", **NAVIGATION),
@@ -186,5 +194,10 @@ PRESETS: dict[str, Config] = {
     "gaussian-bandit-5": Config(env="mamlrl/GaussianBandit5-v0", **BANDIT),
     "gaussian-bandit-10": Config(env="mamlrl/GaussianBandit10-v0", **BANDIT),
     "gaussian-bandit-50": Config(env="mamlrl/GaussianBandit50-v0", **BANDIT),
+    "half-cheetah-direction": Config(env="mamlrl/HalfCheetahDir-v0", **LOCOMOTION),
+    "half-cheetah-velocity": Config(env="mamlrl/HalfCheetahVel-v0", **LOCOMOTION),
+    "ant-direction": Config(env="mamlrl/AntDir-v0", **LOCOMOTION),
+    "ant-velocity": Config(env="mamlrl/AntVel-v0", **LOCOMOTION),
+    "ant-goal": Config(env="mamlrl/AntGoal-v0", **LOCOMOTION),
     "tabular-mdp": Config(env="mamlrl/TabularMDP-v0", num_tasks=40, hidden_sizes=(64, 64), fast_lr=(0.5,)),
 }

@@ -43,6 +43,11 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "mamlrl/TabularMDP-v0": ("tabular_mdp", "TabularMDPEnv", {}),
     "mamlrl/Navigation2D-v0": ("navigation", "Navigation2DEnv", {}),
     "mamlrl/Navigation2DSparse-v0": ("navigation", "Navigation2DSparseEnv", {}),
+    "mamlrl/HalfCheetahDir-v0": ("locomotion", "HalfCheetahDirEnv", {}),
+    "mamlrl/HalfCheetahVel-v0": ("locomotion", "HalfCheetahVelEnv", {}),
+    "mamlrl/AntDir-v0": ("locomotion", "AntDirEnv", {}),
+    "mamlrl/AntVel-v0": ("locomotion", "AntVelEnv", {}),
+    "mamlrl/AntGoal-v0": ("locomotion", "AntGoalEnv", {}),
 }
 
 BACKENDS: dict[str, type[TaskVecEnv]] = {
@@ -58,7 +63,7 @@ def make_vec_env(env: str | EnvFactory, num_envs: int, backend: str = "batched",
     Args:
         env: the Gymnasium id of a task family, or a function that builds one environment.
         num_envs: the number of slots, S.
-        backend: "batched" (NumPy over all slots), "serial" (a loop) or "subproc" (worker processes).
+        backend: "batched" (all slots in one array), "serial" (a loop) or "subproc" (worker processes).
         kwargs: passed to the backend, for instance ``num_workers`` for "subproc".
 
     >>> make_vec_env("mamlrl/Navigation2D-v0", 40).reset(seed=0)[0].shape

@@ -34,7 +34,7 @@ class BanditEnv(DynamicsEnv):
         self.task_space = spaces.Dict({"means": spaces.Box(*self.MEANS, (self.num_arms,), np.float64)})
         super().__init__(horizon)
 
-    def initial_state(self, task: Task) -> np.ndarray:
+    def initial_state(self, task: Task, start: np.ndarray) -> np.ndarray:
         return np.ones_like(task["means"][..., :1])  # (..., 1)
 
     def observe(self, state: np.ndarray, task: Task) -> np.ndarray:

@@ -17,6 +17,8 @@ from gymnasium.error import ResetNeeded
 
 Task = dict[str, Any]
 
+BROKEN = "the simulation blew up: this episode ends here"
+
 
 def check_task(task: Mapping[str, Any], task_space: spaces.Dict) -> Task:
     """A copy of ``task`` as float64 arrays, or a ``ValueError`` that names what is wrong with it."""
@@ -111,14 +113,19 @@ class DynamicsEnv(TaskEnv):
     elementwise float64 arithmetic gives the same bits for one row as for many: so both play the same
     episodes. (A matrix product may not, since its summation order depends on its size: keep it out.)
 
-    All randomness of an episode is drawn when it starts, by ``draw_noise``, from the episode's own stream.
+    All randomness of an episode is drawn when it starts, from the episode's own stream: by ``draw_start``,
+    then by ``draw_noise``.
     """
 
+    def draw_start(self, rng: np.random.Generator) -> np.ndarray:
+        """The randomness of where an episode starts. A family that always starts alike needs none."""
+        return np.zeros(0)
+
     def draw_noise(self, rng: np.random.Generator) -> np.ndarray:
-        """The noise of one whole episode, shape (horizon, ...). A deterministic family needs none."""
+        """The noise of the steps of an episode, (horizon, ...). A family that moves by rule needs none."""
         return np.zeros((self.horizon, 0))
 
-    def initial_state(self, task: Task) -> np.ndarray:
+    def initial_state(self, task: Task, start: np.ndarray) -> np.ndarray:
         """The state that an episode starts in, shape (...) + the shape of one state."""
         raise NotImplementedError
 
@@ -130,11 +137,16 @@ class DynamicsEnv(TaskEnv):
         """One step: the next state, the reward (...), and whether the episode has ended (...)."""
         raise NotImplementedError
 
+    def broken(self, state: np.ndarray) -> np.ndarray | bool:
+        """Where a simulator has given up (...). Such a step ends its episode; its info says so."""
+        return False
+
     def reset(self, *, seed: int | None = None, options: dict | None = None):
         super().reset(seed=seed, options=options)
         self._time = 0
+        start = self.draw_start(self.np_random)
         self._noise = self.draw_noise(self.np_random)
-        self._state = self.initial_state(self.task)
+        self._state = self.initial_state(self.task, start)
         self._done = False
         return self.observe(self._state, self.task).astype(np.float32), {}
 
@@ -148,7 +160,8 @@ class DynamicsEnv(TaskEnv):
         truncated = self._time >= self.horizon
         self._done = bool(terminated or truncated)
         observation = self.observe(self._state, self.task).astype(np.float32)
-        return observation, float(reward), bool(terminated), truncated, {}
+        info = {"warning": BROKEN} if self.broken(self._state) else {}
+        return observation, float(reward), bool(terminated), truncated, info
 
 
 def stack_tasks(tasks: Sequence[Task]) -> Task:

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
-from .base import DynamicsEnv, Task, stack_tasks
+from .base import BROKEN, DynamicsEnv, Task, stack_tasks
 from .vec_env import EnvFactory, TaskVecEnv
 
 
@@ -45,38 +45,46 @@ class BatchedVecEnv(TaskVecEnv):
 
     def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict | None = None):
         self._check_reset(options)
-        self._noise = self._draw_noise(self._slot_seeds(seed))  # (T, S, ...)
-        self._state = self.family.initial_state(self._task)  # (S, ...)
+        start, self._noise = self._draw(self._slot_seeds(seed))  # (S, ...), (T, S, ...)
+        self._state = self.family.initial_state(self._task, start)  # (S, ...)
         self._time = 0
         self._terminated = np.zeros(self.num_envs, dtype=bool)
         self._truncated = np.zeros(self.num_envs, dtype=bool)
         self._running = True
         return self.family.observe(self._state, self._task).astype(np.float32), {}
 
-    def _draw_noise(self, seeds: Sequence[int | None]) -> np.ndarray:
-        if type(self.family).draw_noise is DynamicsEnv.draw_noise:  # a deterministic family opens no streams
-            return np.zeros((self.family.horizon, self.num_envs, 0))
+    def _draw(self, seeds: Sequence[int | None]) -> tuple[np.ndarray, np.ndarray]:
+        """The randomness of a new episode in every slot, each from the slot's own stream."""
+        family = type(self.family)
+        if (family.draw_start, family.draw_noise) == (DynamicsEnv.draw_start, DynamicsEnv.draw_noise):
+            # A deterministic family opens no streams.
+            return np.zeros((self.num_envs, 0)), np.zeros((self.family.horizon, self.num_envs, 0))
         for slot, seed in enumerate(seeds):
             if seed is not None or self._rngs[slot] is None:
                 self._rngs[slot] = seeding.np_random(seed)[0]  # the same generator as in Env.reset
-        return np.stack([self.family.draw_noise(rng) for rng in self._rngs], axis=1)
+        drawn = [(self.family.draw_start(rng), self.family.draw_noise(rng)) for rng in self._rngs]
+        starts, noises = zip(*drawn, strict=True)
+        return np.stack(starts), np.stack(noises, axis=1)
 
     def step(self, actions: np.ndarray):
         actions = self._check_step(actions)
         frozen = self._terminated | self._truncated
-        if frozen.all():  # there is no noise left for a step beyond the horizon, and nobody to take it
-            return self._answer(np.zeros(self.num_envs), frozen)
-        noise = self._noise[self._time]  # (S, ...)
-        state, reward, terminated = self.family.transition(self._state, actions, noise, self._task)
-        self._time += 1
-        running = ~frozen
-        self._state = np.where(running.reshape(-1, *[1] * (state.ndim - 1)), state, self._state)
-        self._terminated |= running & terminated
-        self._truncated |= running & (self._time >= self.family.horizon)
-        return self._answer(np.where(running, reward, 0.0), frozen)
-
-    def _answer(self, rewards: np.ndarray, frozen: np.ndarray):
-        """What step returns; the slots that were already frozen before it show zeros."""
-        observations = self.family.observe(self._state, self._task).astype(np.float32)  # (S, D)
-        observations[frozen] = 0.0
-        return observations, rewards, self._terminated.copy(), self._truncated.copy(), {}
+        observations = np.zeros(self.observation_space.shape, dtype=np.float32)  # (S, D), the frozen ones zero
+        rewards, infos = np.zeros(self.num_envs), {}
+        if not frozen.all():
+            # All slots, or those that still run: a simulator's time is too dear for the others.
+            rows = np.flatnonzero(~frozen) if frozen.any() else slice(None)
+            task = {key: value[rows] for key, value in self._task.items()}
+            noise = self._noise[self._time, rows]
+            state, reward, terminated = self.family.transition(self._state[rows], actions[rows], noise, task)
+            self._time += 1
+            self._state = self._state.astype(state.dtype)  # a copy: an initial state may be a view of the task
+            self._state[rows] = state
+            observations[rows] = self.family.observe(state, task)
+            rewards[rows] = reward
+            self._terminated[rows] = terminated
+            self._truncated[rows] = self._time >= self.family.horizon
+            if np.any(broken := self.family.broken(state)):
+                slots = np.arange(self.num_envs)[rows][broken].tolist()
+                infos = self._gather_infos({slot: {"warning": BROKEN} for slot in slots})
+        return observations, rewards, self._terminated.copy(), self._truncated.copy(), infos

@@ -38,7 +38,7 @@ class Navigation2DEnv(DynamicsEnv):
     def sample_tasks(self, num_tasks: int, rng: np.random.Generator) -> list[Task]:
         return [{"goal": goal} for goal in rng.uniform(-0.5, 0.5, size=(num_tasks, 2))]
 
-    def initial_state(self, task: Task) -> np.ndarray:
+    def initial_state(self, task: Task, start: np.ndarray) -> np.ndarray:
         return np.zeros_like(task["goal"])  # (..., 2)
 
     def observe(self, state: np.ndarray, task: Task) -> np.ndarray:

@@ -67,7 +67,7 @@ class TabularMDPEnv(DynamicsEnv):
         normal = rng.standard_normal(self.horizon)  # blurs the reward
         return np.stack([uniform, normal], axis=-1)  # (T, 2)
 
-    def initial_state(self, task: Task) -> np.ndarray:
+    def initial_state(self, task: Task, start: np.ndarray) -> np.ndarray:
         return np.zeros(task["rewards"].shape[:-2], dtype=np.int64)  # (...)
 
     def observe(self, state: np.ndarray, task: Task) -> np.ndarray:
