@@ -118,11 +118,11 @@ class DynamicsEnv(TaskEnv):
     """
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray:
-        """The randomness of where an episode starts. A family that always starts alike needs none."""
+        """The randomness of where an episode starts, (...). A family that always starts alike needs none."""
         return np.zeros(0)
 
     def draw_noise(self, rng: np.random.Generator) -> np.ndarray:
-        """The noise of the steps of an episode, (horizon, ...). A family that moves by rule needs none."""
+        """The noise of an episode's steps, (horizon, ...). A deterministic world needs none."""
         return np.zeros((self.horizon, 0))
 
     def initial_state(self, task: Task, start: np.ndarray) -> np.ndarray:
@@ -138,7 +138,7 @@ class DynamicsEnv(TaskEnv):
         raise NotImplementedError
 
     def broken(self, state: np.ndarray) -> np.ndarray | bool:
-        """Where a simulator has given up (...). Such a step ends its episode; its info says so."""
+        """Where a simulator has given up, (...). ``transition`` ends such an episode; the info says why."""
         return False
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):

@@ -68,23 +68,23 @@ class BatchedVecEnv(TaskVecEnv):
 
     def step(self, actions: np.ndarray):
         actions = self._check_step(actions)
-        frozen = self._terminated | self._truncated
-        observations = np.zeros(self.observation_space.shape, dtype=np.float32)  # (S, D), the frozen ones zero
+        running = ~(self._terminated | self._truncated)
+        observations = np.zeros(self.observation_space.shape, dtype=np.float32)  # (S, D), zero if frozen
         rewards, infos = np.zeros(self.num_envs), {}
-        if not frozen.all():
-            # All slots, or those that still run: a simulator's time is too dear for the others.
-            rows = np.flatnonzero(~frozen) if frozen.any() else slice(None)
+        if running.any():
+            # A simulator's time is too dear for frozen slots. With none of them, a slice saves the copies.
+            rows = slice(None) if running.all() else np.flatnonzero(running)
             task = {key: value[rows] for key, value in self._task.items()}
             noise = self._noise[self._time, rows]
             state, reward, terminated = self.family.transition(self._state[rows], actions[rows], noise, task)
             self._time += 1
-            self._state = self._state.astype(state.dtype)  # a copy: an initial state may be a view of the task
+            self._state = self._state.astype(state.dtype)  # a copy: it may be a view of the task
             self._state[rows] = state
             observations[rows] = self.family.observe(state, task)
             rewards[rows] = reward
             self._terminated[rows] = terminated
             self._truncated[rows] = self._time >= self.family.horizon
             if np.any(broken := self.family.broken(state)):
-                slots = np.arange(self.num_envs)[rows][broken].tolist()
+                slots = np.flatnonzero(running)[broken].tolist()
                 infos = self._gather_infos({slot: {"warning": BROKEN} for slot in slots})
         return observations, rewards, self._terminated.copy(), self._truncated.copy(), infos
