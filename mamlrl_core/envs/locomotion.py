@@ -7,11 +7,11 @@ simulated by the engine's own threads. Needs the extra ``mujoco``.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 import gymnasium
 import numpy as np
@@ -26,21 +26,31 @@ except ImportError as error:
     ) from error
 
 from .base import DynamicsEnv, Task, check_task
+from .processes import available_cpus
 
 ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 TIME, X, Y = 0, 1, 2  # columns of a state
+LOCK, FOUND = Lock(), []  # of ``silent_engine``: the settings that those inside have found
 
 
 @contextmanager
 def silent_engine() -> Iterator[None]:
-    """Keep the engine from writing its warnings to a file in the working directory: we report them."""
-    before, silent = mujoco.MjLogConfig.get(), mujoco.MjLogConfig.get()
-    silent.logto_file = silent.logto_console = False
-    mujoco.MjLogConfig.set(silent)
+    """Keep the engine from writing its warnings to a file in the working directory: we report them.
+
+    The setting is the whole process's: the last of several threads to leave restores what the first found.
+    """
+    with LOCK:
+        FOUND.append(mujoco.MjLogConfig.get())
+        silent = mujoco.MjLogConfig.get()
+        silent.logto_file = silent.logto_console = False
+        mujoco.MjLogConfig.set(silent)
     try:
         yield
     finally:
-        mujoco.MjLogConfig.set(before)
+        with LOCK:
+            before = FOUND.pop()
+            if not FOUND:
+                mujoco.MjLogConfig.set(before)
 
 
 @cache
@@ -95,7 +105,7 @@ class LocomotionEnv(DynamicsEnv):
         return state[..., self.HIDDEN :]
 
     def transition(self, state: np.ndarray, action: np.ndarray, noise: np.ndarray, task: Task):
-        action = np.clip(action, -1.0, 1.0)  # (..., A)
+        action = np.ascontiguousarray(np.clip(action, -1.0, 1.0))  # (..., A); a sum's rounding needs a layout
         moved = self.simulate(state, action)
         lost = self.broken(moved)
         velocity = (moved[..., X : Y + 1] - state[..., X : Y + 1]) / self.dt  # (..., 2)
@@ -112,7 +122,7 @@ class LocomotionEnv(DynamicsEnv):
         rows = state.reshape(-1, state.shape[-1])
         if self._engine is None:
             # Starting threads pays off only for a batch; without any, the engine runs in this one.
-            threads = usable_cores() if len(rows) > 1 else 0
+            threads = available_cpus() if len(rows) > 1 else 0
             self._engine = Rollout(nthread=threads)
             self._scratch = [mujoco.MjData(self.model) for _ in range(max(1, threads))]
         actions = action.reshape(len(rows), 1, -1)
@@ -142,11 +152,6 @@ class LocomotionEnv(DynamicsEnv):
             self._engine = None
 
 
-def usable_cores() -> int:
-    """How many processor cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class DirectionTask:
     """The task "run that way": ``task["direction"]`` is +1, along x, or -1, against it; each as likely."""
 
@@ -159,6 +164,9 @@ class DirectionTask:
         if abs(check_task(task, self.task_space)["direction"]) != 1.0:
             raise ValueError(f"task['direction'] must be +1 or -1, got {task['direction']!r}")
         super().reset_task(task)
+
+    def task_reward(self, state: np.ndarray, velocity: np.ndarray, task: Task) -> np.ndarray:
+        return task["direction"] * velocity[..., 0]
 
 
 class HalfCheetahEnv(LocomotionEnv):
@@ -185,9 +193,6 @@ class HalfCheetahDirEnv(DirectionTask, HalfCheetahEnv):
 
     The task's reward is ``direction · velocity``. Everything else is as in ``HalfCheetahEnv``.
     """
-
-    def task_reward(self, state: np.ndarray, velocity: np.ndarray, task: Task) -> np.ndarray:
-        return task["direction"] * velocity[..., 0]
 
 
 class HalfCheetahVelEnv(HalfCheetahEnv):
@@ -237,9 +242,6 @@ class AntDirEnv(DirectionTask, AntEnv):
 
     The task's reward is ``direction · velocity along x``. Everything else is as in ``AntEnv``.
     """
-
-    def task_reward(self, state: np.ndarray, velocity: np.ndarray, task: Task) -> np.ndarray:
-        return task["direction"] * velocity[..., 0]
 
 
 class AntVelEnv(AntEnv):
