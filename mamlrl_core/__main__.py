@@ -82,7 +82,7 @@ def evaluate(
         seed: of the held-out tasks.
         out: where to write the result; evaluation.json in the run's directory if not given.
     """
-    from . import evaluation
+    from . import comparison, evaluation
     from .training import load_policy
 
     result = evaluation.evaluate(
@@ -95,12 +95,13 @@ def evaluate(
     )
     out = out or run / "evaluation.json"
     result.save(out)
-    print(evaluation.as_table(result))
+    print(result)
+    print(comparison.as_table([result]))
     print(out)
 
 
 def plot(results: tyro.conf.Positional[tuple[Path, ...]], out: Path = Path("evaluation.svg")) -> None:
-    """Draw evaluations of one family over the published curves.
+    """Hold evaluations of one family against the published figures: a table, and a picture.
 
     Args:
         results: files written by evaluate; training seeds of one method are drawn together.
@@ -108,11 +109,15 @@ def plot(results: tyro.conf.Positional[tuple[Path, ...]], out: Path = Path("eval
     """
     from matplotlib.figure import Figure
 
-    from . import evaluation
+    from . import comparison
+    from .evaluation import Evaluation
 
+    evaluations = [Evaluation.load(path) for path in results]
     figure = Figure(figsize=(8, 4.5), layout="constrained")
-    evaluation.plot([evaluation.Evaluation.load(path) for path in results], figure.subplots())
+    comparison.plot(evaluations, figure.subplots())
+    out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=150)
+    print(comparison.as_table(evaluations))
     print(out)
 
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 
-from mamlrl_core.config import PRESETS, Config
-from mamlrl_core.evaluation import Evaluation, as_table, evaluate, plot, published_returns
+from mamlrl_core.config import Config
+from mamlrl_core.evaluation import Evaluation, evaluate
 from mamlrl_core.seeding import Purpose, derive_seed
 from mamlrl_core.training import Run, load_policy, make_learner, make_policy, make_sampler
 
@@ -171,59 +170,3 @@ def test_files_that_evaluate_did_not_write(tmp_path):
         path.write_text(bad, encoding="latin-1")
         with pytest.raises(ValueError, match=r"result\.json was not written by evaluate"):
             Evaluation.load(path)
-
-
-def test_published_returns_stand_beside_ours():
-    assert published_returns("mamlrl/BernoulliBandit5-v0") == {}
-    assert set(published_returns(PRESETS["navigation-2d"].env)) == {"maml", "pretrained", "random", "oracle"}
-    table = as_table(invented()).splitlines()
-    assert table[0].startswith("mamlrl/Navigation2D-v0, maml")
-    assert table[-2].split() == ["0", "-", "-41.00", "±", "1.00", "-40.41", "±", "2.07"]
-    assert table[-1].split() == ["1", "0.3", "-12.00", "±", "2.00", "-11.68", "±", "1.12"]
-
-
-# ---------------------------------------------------------------------------------------------- picture
-
-
-def drawn(evaluations):
-    """label -> (means, standard errors) of what stands in the picture."""
-    axes = Figure(layout="constrained").subplots()
-    plot(evaluations, axes)
-    curves = {}
-    for curve in axes.containers:
-        line, _, (bars,) = curve
-        ends = np.array(bars.get_segments())[:, :, 1]  # (points, 2)
-        curves[curve.get_label()] = (line.get_ydata(), (ends[:, 1] - ends[:, 0]) / 2)
-    return curves
-
-
-def test_one_seed_is_drawn_with_errors_over_tasks():
-    mean, error = drawn([invented()])["maml"]
-    np.testing.assert_allclose(mean, [-41, -12])
-    np.testing.assert_allclose(error, [1, 2])
-
-
-def test_seeds_are_pooled_with_errors_over_seeds():
-    seeds = [invented(replace(WALK, seed=s), returns=((s, s), (0.0, 4.0 * s))) for s in (1, 2, 3)]
-    mean, error = drawn(seeds)["maml, 3 seeds"]
-    np.testing.assert_allclose(mean, [2, 4])
-    np.testing.assert_allclose(error, [1 / math.sqrt(3), 2 / math.sqrt(3)])
-
-
-def test_published_curves_are_drawn_where_there_are_any():
-    assert [label for label in drawn([invented()]) if "published" in label] == [
-        f"{method}, published" for method in ("maml", "pretrained", "random", "oracle")
-    ]
-    np.testing.assert_allclose(drawn([invented()])["maml, published"][0][:2], [-40.41, -11.68])
-    assert list(drawn([invented(BANDIT)])) == ["maml"]
-
-
-def test_what_cannot_be_drawn_together():
-    with pytest.raises(ValueError, match="no evaluation"):
-        drawn([])
-    with pytest.raises(ValueError, match=r"one task family, got \['mamlrl/BernoulliBandit5-v0', 'mamlrl/Nav"):
-        drawn([invented(), invented(BANDIT)])
-    second = replace(WALK, seed=2)
-    for other in (invented(), invented(replace(second, gamma=0.5)), invented(second, sizes=(1,))):
-        with pytest.raises(ValueError, match="'maml' must differ in the training seed and in nothing else"):
-            drawn([invented(), other])

@@ -30,6 +30,7 @@ FLOORS = [
     {"metalearner"},
     {"training"},
     {"evaluation"},
+    {"comparison"},
     {"__main__"},
 ]
 FLOOR = {module: height for height, floor in enumerate(FLOORS) for module in floor}

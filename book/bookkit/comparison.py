@@ -1,4 +1,4 @@
-"""The stored evaluations of 2-D navigation beside the published ones: numbers, their errors, a drawing."""
+"""Stored evaluations beside the published ones: loading, tuning what was not trained to adapt, drawing."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,33 +7,34 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from mamlrl_core.config import PRESETS, Config
-from mamlrl_core.evaluation import Evaluation, evaluate, published_returns
+from mamlrl_core.comparison import curves, published_curves
+from mamlrl_core.config import Config
+from mamlrl_core.evaluation import Evaluation, evaluate
 from mamlrl_core.policies import MLPPolicy
 from mamlrl_core.training import load_policy
 
 from . import ROOT
 from .plots import BLUE, GREEN, GREY, STYLE, VERMILION
 
-DATA = ROOT / "book" / "data" / "navigation"
-PRESET = PRESETS["navigation-2d"]
-SEEDS = {"maml": (1, 2, 3), "pretrained": (1,), "random": (1,), "oracle": (1,)}  # of the stored runs
+DATA = ROOT / "book" / "data"
+METHODS = {"maml": BLUE, "pretrained": VERMILION, "random": GREY, "oracle": GREEN}
 TUNED = ("pretrained", "random")  # not trained to adapt, so no step size is theirs by training
 OWN_STEP_SIZES = "evaluation_own_step_sizes.json"
-COLORS = {"maml": BLUE, "pretrained": VERMILION, "random": GREY, "oracle": GREEN}
 
 
-def evaluations() -> dict[str, list[Evaluation]]:
-    """The stored evaluations, each method with step sizes that suit it: method -> one per training seed."""
-    return {
-        method: [
-            Evaluation.load(
-                DATA / f"{method}-{seed}" / (OWN_STEP_SIZES if method in TUNED else "evaluation.json")
-            )
-            for seed in seeds
-        ]
-        for method, seeds in SEEDS.items()
-    }
+def evaluations(family: str) -> dict[str, list[Evaluation]]:
+    """The stored evaluations of a family: method -> one per training seed, each with step sizes that suit it.
+
+    family: the folder under `book/data`, whose folders are named METHOD-SEED.
+    """
+    stored = {}
+    for method in METHODS:
+        finished = sorted((DATA / family).glob(f"{method}-*/evaluation.json"))
+        own = [path.with_name(OWN_STEP_SIZES) for path in finished]
+        files = [mine if mine.exists() else path for mine, path in zip(own, finished, strict=True)]
+        if files:
+            stored[method] = [Evaluation.load(path) for path in files]
+    return stored
 
 
 def tune(config: Config, policy: MLPPolicy) -> dict[float, list[float]]:
@@ -48,11 +49,11 @@ def tune(config: Config, policy: MLPPolicy) -> dict[float, list[float]]:
     }
 
 
-def make_own_step_sizes() -> dict[str, dict]:
+def make_own_step_sizes(family: str) -> dict[str, dict]:
     """Tune the methods that were not trained to adapt, and store their evaluations: the scores of every α."""
     scores = {}
     for method in TUNED:
-        run = DATA / f"{method}-1"
+        run = DATA / family / f"{method}-1"
         config, policy = load_policy(run)
         scores[method] = tune(config, policy)
         alpha = max(scores[method], key=lambda a: np.mean(scores[method][a]))
@@ -60,47 +61,35 @@ def make_own_step_sizes() -> dict[str, dict]:
     return scores
 
 
-def over_seeds(seeds: Sequence[Evaluation]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean return and its standard error over training seeds, NaN for a single one: (K + 1,) each."""
-    means = np.array([evaluation.mean for evaluation in seeds])  # (seeds, K + 1)
-    if len(seeds) == 1:
-        return means[0], np.full_like(means[0], np.nan)
-    return means.mean(0), means.std(0, ddof=1) / np.sqrt(len(seeds))
-
-
-def over_tasks(seeds: Sequence[Evaluation]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean return and its standard error over all tasks, whichever seed they belong to: (K + 1,) each."""
-    returns = np.concatenate([evaluation.returns for evaluation in seeds], axis=1)  # (K + 1, seeds · tasks)
-    return returns.mean(1), returns.std(1, ddof=1) / np.sqrt(returns.shape[1])
-
-
-def draw_comparison(ax, methods: Sequence[str] = tuple(SEEDS)) -> None:
+def draw_comparison(ax, family: str, methods: Sequence[str] = tuple(METHODS)) -> None:
     """Return over gradient steps, ours solid, published dashed; errors are over tasks, for both.
 
     The oracle does not adapt: its level is a line.
     """
-    stored, published = evaluations(), published_returns(PRESET.env)
+    stored = [one for seeds in evaluations(family).values() for one in seeds]
+    ours, theirs = curves(stored), published_curves(stored[0].env)
     for method in methods:
-        mean, error = over_tasks(stored[method])
-        rows = [row for row in published[method] if row["k"] <= 3]
-        their_k, theirs, their_error = np.array([(row["k"], row["mean"], row["se"]) for row in rows]).T
-        color = COLORS[method]
-        if method == "oracle":
-            ax.axhline(mean[0], color=color, linewidth=1.5)
-            ax.axhline(theirs[0], color=color, linewidth=1.5, linestyle=(0, (4, 3)))
-            continue
-        style = {"color": color, "capsize": 3, "markersize": 6}
-        ax.errorbar(np.arange(len(mean)), mean, error, marker="o", **style)
-        ax.errorbar(their_k, theirs, their_error, marker="s", mfc="none", ls=(0, (4, 3)), lw=1.5, **style)
+        color = METHODS[method]
+        for curve, line, marker in ((ours.get(method), "-", "o"), (theirs.get(method), (0, (4, 3)), "s")):
+            if curve is None:
+                continue
+            if method == "oracle":
+                ax.axhline(curve.mean[0], color=color, linewidth=1.5, linestyle=line)
+                continue
+            mean, error = curve.mean[:4], curve.over_tasks[:4]
+            style = {"color": color, "capsize": 3, "markersize": 6, "marker": marker, "linestyle": line}
+            if marker == "s":
+                style |= {"mfc": "none", "linewidth": 1.5}
+            ax.errorbar(np.arange(len(mean)), mean, error, **style)
     ax.set(xlabel="gradient steps on the new task", ylabel="return", xticks=range(4))
 
 
 def draw_legend(figure: Figure) -> None:
     """Below the drawing: colours are methods, line styles are whose numbers they are."""
-    methods = [mpl.lines.Line2D([], [], color=color, lw=3) for color in COLORS.values()]
+    methods = [mpl.lines.Line2D([], [], color=color, lw=3) for color in METHODS.values()]
     ours = mpl.lines.Line2D([], [], color=GREY, marker="o")
     theirs = mpl.lines.Line2D([], [], color=GREY, marker="s", mfc="none", ls=(0, (4, 3)), lw=1.5)
-    labels = ["MAML", *list(COLORS)[1:], "this package", "published"]
+    labels = ["MAML", *list(METHODS)[1:], "this package", "published"]
     figure.legend([*methods, ours, theirs], labels, loc="outside lower center", ncols=3)
 
 
@@ -109,7 +98,7 @@ def draw_picture(path: Path) -> None:
     with mpl.rc_context(STYLE | {"font.size": 13}):
         figure = Figure(figsize=(5.6, 4.2))
         ax = figure.subplots()
-        draw_comparison(ax)
+        draw_comparison(ax, "navigation")
         draw_legend(figure)
         ax.set_ylim(-90, 2)
         figure.savefig(path, metadata={"Date": None, "Creator": None})

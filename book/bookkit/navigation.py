@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from mamlrl_core.checkpoint import write_atomically
-from mamlrl_core.config import Config
+from mamlrl_core.config import PRESETS, Config
 from mamlrl_core.envs.navigation import Navigation2DEnv
 from mamlrl_core.episodes import BatchEpisodes
 from mamlrl_core.evaluation import evaluate
@@ -20,10 +20,12 @@ from mamlrl_core.policies import LOG_STD_MIN, MLPPolicy, Params
 from mamlrl_core.seeding import Purpose, derive_seed
 from mamlrl_core.training import Run, load_policy, make_learner, make_sampler
 
-from . import ROOT
-from .comparison import DATA, PRESET, SEEDS, draw_picture, make_own_step_sizes
+from . import ROOT, comparison
 from .plots import BLUE, GREEN, GREY, VERMILION
 
+DATA = comparison.DATA / "navigation"
+PRESET = PRESETS["navigation-2d"]
+SEEDS = (1, 2, 3)  # of the stored MAML runs
 PICTURE = ROOT / "book" / "assets" / "navigation.svg"
 
 
@@ -191,11 +193,11 @@ def make_sweep() -> dict:
         "crossed": [
             [
                 evaluate(*load_policy(DATA / f"maml-{seed}"), seed=tasks).mean.round(3).tolist()
-                for tasks in SEEDS["maml"]
+                for tasks in SEEDS
             ]
-            for seed in SEEDS["maml"]
+            for seed in SEEDS
         ],
-        "tuning": make_own_step_sizes(),
+        "tuning": comparison.make_own_step_sizes("navigation"),
         "schedules": {
             name: evaluate(config, policy, steps=4, step_sizes=sizes, seed=1).mean.round(3).tolist()
             for name, sizes in schedules.items()
@@ -205,7 +207,7 @@ def make_sweep() -> dict:
 
 def main() -> None:
     write_atomically(DATA / "sweep.json", json.dumps(make_sweep(), separators=(",", ":")).encode() + b"\n")
-    draw_picture(PICTURE)
+    comparison.draw_picture(PICTURE)
     for path in (DATA / "sweep.json", PICTURE):
         print(path.relative_to(ROOT))
 
