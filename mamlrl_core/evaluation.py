@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -15,8 +15,10 @@ import numpy as np
 from . import __version__
 from .checkpoint import write_atomically
 from .config import Config
+from .episodes import BatchEpisodes
 from .metrics import finite_or_null
 from .policies import MLPPolicy
+from .sampler import BatchSampler
 from .seeding import Purpose, derive_seed
 from .training import make_learner, make_sampler
 
@@ -117,18 +119,24 @@ def evaluate(
         raise ValueError(f"step_sizes must be positive and finite, got {step_sizes}")
     chosen = [step_sizes[min(k, len(step_sizes) - 1)] if step_sizes else config.step_size(k)
               for k in range(steps)]  # fmt: skip
-    learner = make_learner(config, policy)
     root = derive_seed(seed, Purpose.EVALUATION)
-    params, returns = None, []
     with make_sampler(config, num_tasks=num_tasks, episodes_per_task=episodes_per_task, seed=root) as sampler:
         sampler.reset_task(sampler.sample_tasks(0))
-        for k in range(steps + 1):
-            episodes = sampler.sample(policy, params, phase=k)
-            returns.append(episodes.returns.double().mean(-1).tolist())  # (tasks,)
-            if k < steps:
-                episodes = learner.estimate_advantages(episodes)
-                params = learner.adapt_all(episodes, params, chosen[k])
+        played = adapt_and_play(config, policy, sampler, chosen)
+        returns = [episodes.returns.double().mean(-1).tolist() for episodes in played]  # (K + 1, tasks)
     return Evaluation(config, seed, episodes_per_task, chosen, returns, installed_versions())
+
+
+def adapt_and_play(
+    config: Config, policy: MLPPolicy, sampler: BatchSampler, step_sizes: Sequence[float]
+) -> Iterator[BatchEpisodes]:
+    """Adapt ``policy`` to the tasks that ``sampler`` is at: the episodes after k = 0, 1, ... K steps."""
+    learner, params = make_learner(config, policy), None
+    for k, step_size in enumerate([*step_sizes, None]):
+        episodes = sampler.sample(policy, params, phase=k)
+        yield episodes
+        if step_size is not None:
+            params = learner.adapt_all(learner.estimate_advantages(episodes), params, step_size)
 
 
 def installed_versions() -> dict[str, str]:
