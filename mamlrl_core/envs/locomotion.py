@@ -48,9 +48,7 @@ def silent_engine() -> Iterator[None]:
         yield
     finally:
         with LOCK:
-            before = FOUND.pop()
-            if not FOUND:
-                mujoco.MjLogConfig.set(before)
+            mujoco.MjLogConfig.set(FOUND.pop())
 
 
 @cache
