@@ -177,11 +177,14 @@ NAVIGATION: dict[str, Any] = {
     "curvature_fraction": 0.2,
 }
 
-# Tasks, episodes and step size are those of the published experiments.
+# Tasks, episodes, network and step size are those of the published experiments; the trust region is wider.
 LOCOMOTION: dict[str, Any] = {
     "num_tasks": 40,
     "fast_lr": (0.1,),
+    "nonlinearity": "relu",
     "gae_lambda": 0.95,
+    "max_kl": 0.03,
+    "cg_damping": 1e-2,
     "curvature_fraction": 0.2,
 }
 
