@@ -13,6 +13,7 @@ if __name__ == "__main__":  # from here on Ctrl-C simply ends the program: no fi
 
 import gymnasium
 import tyro
+from gymnasium.error import DependencyNotInstalled
 
 from .checkpoint import CheckpointError
 from .config import PRESETS, Config
@@ -121,6 +122,52 @@ def plot(results: tyro.conf.Positional[tuple[Path, ...]], out: Path = Path("eval
     print(out)
 
 
+def render(
+    run: tyro.conf.Positional[Path],
+    out: Path | None = None,
+    steps: int = 1,
+    num_tasks: int | None = None,
+    episodes_per_task: int = 20,
+    seed: int = 0,
+    width: int = 640,
+    every: int = 2,
+) -> None:
+    """Film a body before and after it has adapted. No screen is needed.
+
+    Args:
+        run: directory of the run.
+        out: a .gif or .mp4; render.gif in the run's directory if not given. A still, .png, goes beside it.
+        steps: gradient steps.
+        num_tasks: held-out tasks; if not given two, or both directions.
+        episodes_per_task: episodes per task and step. The first one is shown.
+        seed: of the held-out tasks.
+        width: of the film, in pixels.
+        every: draw every second, third, ... step of an episode.
+    """
+    from . import rendering
+    from .training import load_policy
+
+    out = out or run / "render.gif"
+    rendering.require_format(out)
+    config, policy = load_policy(run)
+    film = rendering.render(
+        config,
+        policy,
+        steps=steps,
+        num_tasks=num_tasks,
+        episodes_per_task=episodes_per_task,
+        seed=seed,
+        width=width,
+        every=every,
+    )
+    still = film.save(out)
+    for before, after in zip(*film.rows, strict=True):
+        returns = f"return {before.rewards.sum():.1f} before, {after.rewards.sum():.1f} after"
+        print(f"{rendering.in_words(before.task)}: {returns}")
+    print(out)
+    print(still)
+
+
 def envs() -> None:
     """List the task families: what a task holds, what an agent sees and does, the preset to train with."""
     from .envs import FAMILIES
@@ -153,12 +200,12 @@ def describe(space: gymnasium.Space) -> str:
 def main() -> None:
     """Run a command. What a user can put right is told in one line; ``python -X dev`` shows the traceback."""
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
-    commands = {"train": train, "evaluate": evaluate, "plot": plot, "envs": envs}
+    commands = {"train": train, "evaluate": evaluate, "plot": plot, "render": render, "envs": envs}
     try:
         tyro.extras.subcommand_cli_from_dict(commands, prog="python -m mamlrl_core", description=__doc__)
     except BrokenPipeError:  # whoever reads our output, ``head`` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, CheckpointError) as error:
+    except (OSError, ValueError, CheckpointError, DependencyNotInstalled) as error:
         if sys.flags.dev_mode:
             raise
         named = isinstance(error, OSError) and error.filename

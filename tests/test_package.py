@@ -24,13 +24,13 @@ FLOORS = [
     {"envs.env_worker"},
     {"envs.subproc_vec_env"},
     {"envs"},
-    {"policies", "episodes", "optimization", "config", "metrics", "checkpoint"},
+    {"policies", "episodes", "optimization", "config", "metrics", "checkpoint", "camera"},
     {"advantages"},
     {"baseline", "sampler"},
     {"metalearner"},
     {"training"},
     {"evaluation"},
-    {"comparison"},
+    {"comparison", "rendering"},
     {"__main__"},
 ]
 FLOOR = {module: height for height, floor in enumerate(FLOORS) for module in floor}
