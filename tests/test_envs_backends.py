@@ -19,6 +19,7 @@ REPRESENTATIVES = {
     "mamlrl/TabularMDP-v0": "mamlrl/TabularMDP-v0",
     "mamlrl/Navigation2D-v0": partial(Navigation2DEnv, horizon=9),
     "mamlrl/Navigation2DSparse-v0": "mamlrl/Navigation2DSparse-v0",
+    "mamlrl/HalfCheetahVel-v0": partial(gymnasium.make, "mamlrl/HalfCheetahVel-v0", horizon=9),
     "own step": RandomWalkEnv,
 }
 

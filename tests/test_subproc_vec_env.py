@@ -11,6 +11,7 @@ from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import psutil
 import pytest
@@ -260,6 +261,38 @@ def test_close_ends_a_worker_that_hangs(fault, monkeypatch):
         assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_workers_that_simulate_bodies_are_reported_too(context):
+    """Killed, and stopped in the middle of whatever they do: the engine makes no difference."""
+    factory = partial(gymnasium.make, "mamlrl/HalfCheetahDir-v0")
+    for blow, timeout, message in (
+        (signal.SIGKILL, 100.0, "worker 1 of 2 .*SIGKILL"),
+        (signal.SIGSTOP, 1.0, "no answer to 'step' in 1 s"),
+    ):
+        envs = SubprocVecEnv(factory, 4, 2, context)
+        envs.timeout = timeout  # not that of the start
+        envs.reset(seed=0)
+        envs.step(np.zeros((4, 6)))
+        pids = pids_of(envs)
+        os.kill(pids[1], blow)
+        with pytest.raises(WorkerError, match=message):
+            envs.step(np.zeros((4, 6)))
+        assert envs.closed and gone_soon(pids)
+
+
+def test_an_exception_beside_the_engine_comes_with_its_traceback():
+    class BrokenCheetah(gymnasium.Wrapper):
+        def step(self, action):
+            self.env.step(action)
+            raise KeyError("out of luck")
+
+    with pytest.raises(WorkerError, match="out of luck") as caught:
+        envs = SubprocVecEnv(lambda: BrokenCheetah(gymnasium.make("mamlrl/HalfCheetahDir-v0")), 4, 2, "fork")
+        envs.reset(seed=0)
+        envs.step(np.zeros((4, 6)))
+    assert isinstance(caught.value.__cause__, KeyError) and envs.closed
+
+
 def test_a_signal_handler_of_the_parent_is_not_the_workers():
     previous = signal.signal(signal.SIGTERM, lambda *_: None)
     try:
@@ -447,9 +480,30 @@ def test_a_parent_that_is_killed(tmp_path, context, where):
         assert gone_soon(pids)
 
 
-def test_vector_environments_by_name_work_in_workers_that_know_no_such_name():
-    import gymnasium
+def test_a_parent_that_is_killed_while_bodies_are_simulated(tmp_path):
+    """In its own threads and in its workers at once."""
+    body = """
+        from mamlrl_core.envs import make_vec_env
+        family = "mamlrl/AntDir-v0"
+        here = make_vec_env(family, 4)
+        there = make_vec_env(family, 4, "subproc", num_workers=2, context="fork")
+        print(*(process.pid for process in there._processes), flush=True)
+        while True:
+            for envs in (here, there):
+                envs.reset(seed=0)
+                for _ in range(10):
+                    envs.step(np.zeros((4, 8)))
+            print("playing", flush=True)
+    """
+    with Script(tmp_path, body) as script:
+        pids = script.pids()
+        assert script.line() == "playing"
+        script.process.kill()
+        assert gone_soon(pids)
+        assert not (tmp_path / "MUJOCO_LOG.TXT").exists()
 
+
+def test_vector_environments_by_name_work_in_workers_that_know_no_such_name():
     gymnasium.register("TestOnly/Walk-v0", entry_point=RandomWalkEnv)
     try:
         with make_vec_env("TestOnly/Walk-v0", 2, "subproc", num_workers=1, context="spawn") as envs:
@@ -459,8 +513,6 @@ def test_vector_environments_by_name_work_in_workers_that_know_no_such_name():
 
 
 def test_wrappers_travel_too():
-    import gymnasium
-
     def factory():
         return gymnasium.wrappers.TransformReward(Navigation2DEnv(), lambda reward: reward - 100)
 
