@@ -12,7 +12,9 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -32,27 +34,19 @@ SLOTS = 400  # 20 tasks of 20 episodes, say
 @dataclass
 class Contestant:
     name: str
-    make: Callable[[], VectorEnv]
+    episode: Callable[[int], int]  # from the horizon to the steps taken: plays an episode in every slot
     rates: list[float] = field(default_factory=list)  # environment steps per second, one entry per turn
 
     @property
     def rate(self) -> float:
         return statistics.median(self.rates)
 
-
-def contestants(family: Callable[[], gymnasium.Env]) -> list[Contestant]:
-    def subproc(workers: int) -> Callable[[], VectorEnv]:
-        return lambda: make_vec_env(family, SLOTS, "subproc", num_workers=workers)
-
-    return [
-        Contestant(f"batched, {SLOTS} slots", lambda: make_vec_env(family, SLOTS, "batched")),
-        Contestant(f"subproc, {SLOTS} slots, 2 workers", subproc(2)),
-        Contestant(f"subproc, {SLOTS} slots, 1 worker", subproc(1)),
-        Contestant(f"serial, {SLOTS} slots", lambda: make_vec_env(family, SLOTS, "serial")),
-        Contestant("AsyncVectorEnv, 20 envs", lambda: AsyncVectorEnv([family] * 20)),
-        Contestant("AsyncVectorEnv, 2 envs", lambda: AsyncVectorEnv([family] * 2)),
-        Contestant("SyncVectorEnv, 20 envs", lambda: SyncVectorEnv([family] * 20)),
-    ]
+    def take_turn(self, horizon: int, seconds: float) -> None:
+        """Whole episodes for about so many seconds, at least one; resets are included."""
+        started, steps = time.perf_counter(), 0
+        while steps == 0 or time.perf_counter() - started < seconds:
+            steps += self.episode(horizon)
+        self.rates.append(steps / (time.perf_counter() - started))
 
 
 class Policy:
@@ -68,49 +62,63 @@ class Policy:
 
     @torch.inference_mode()
     def __call__(self, observations: np.ndarray) -> np.ndarray:
-        output = self.network(torch.from_numpy(observations))
+        output = self.network(torch.as_tensor(observations, dtype=torch.float32))
         if self.discrete:
             return torch.multinomial(output.softmax(-1), 1)[:, 0].numpy()
         return (output + torch.randn_like(output)).numpy()
 
 
-def play(envs: VectorEnv, policy: Policy, horizon: int, seconds: float) -> float:
-    """Whole episodes for about so many seconds; the environment steps per second, resets included."""
-    started, steps = time.perf_counter(), 0
-    while steps == 0 or time.perf_counter() - started < seconds:
-        observations, _ = envs.reset(seed=steps)
-        for _ in range(horizon):
-            observations, *_ = envs.step(policy(observations))
-        steps += envs.num_envs * horizon
-    return steps / (time.perf_counter() - started)
+def play(envs: VectorEnv, policy: Policy, horizon: int) -> int:
+    """An episode in every slot; the number of environment steps."""
+    observations, _ = envs.reset(seed=0)
+    for _ in range(horizon):
+        observations, *_ = envs.step(policy(observations))
+    return envs.num_envs * horizon
 
 
-def measure(title: str, family: Callable[[], gymnasium.Env]) -> list[Contestant]:
-    env = family()
-    policy = Policy(env)
-    field_of = contestants(family)
-    built = [contestant.make() for contestant in field_of]
-    try:
-        for envs in built:
-            play(envs, policy, env.horizon, seconds=0.0)  # warm up
-        for _ in range(TURNS):
-            for contestant, envs in zip(field_of, built, strict=True):
-                contestant.rates.append(play(envs, policy, env.horizon, TURN_SECONDS))
-    finally:
-        for envs in built:
-            envs.close()
-    report(title, field_of)
-    return field_of
+def race(field_of: list[Contestant], horizon: int, turns: int, seconds: float) -> None:
+    """Let the contestants take turns, after a short episode to warm up."""
+    for contestant in field_of:
+        contestant.episode(min(10, horizon))
+    for _ in range(turns):
+        for contestant in field_of:
+            contestant.take_turn(horizon, seconds)
 
 
-def report(title: str, field_of: list[Contestant]) -> None:
-    rivals = {contestant.name: contestant.rate for contestant in field_of if "Async" in contestant.name}
-    print(f"\n{title}: environment steps per second, policy included (median of {TURNS} turns)\n")
-    print(f"{'':34}{'steps/s':>10}{'spread':>8}" + "".join(f"{'× ' + name:>28}" for name in rivals))
+def report(title: str, field_of: list[Contestant], rivals: dict[str, str]) -> None:
+    """Print a row per contestant, and a column per rival (heading: name) with the ratio of the rates."""
+    rates = {contestant.name: contestant.rate for contestant in field_of}
+    print(f"\n{title} (median of {len(field_of[0].rates)} turns)\n")
+    print(f"{'':38}{'steps/s':>10}{'spread':>8}" + "".join("   " + heading for heading in rivals))
     for contestant in field_of:
         spread = (max(contestant.rates) - min(contestant.rates)) / contestant.rate
-        ratios = "".join(f"{contestant.rate / rival:>28.1f}" for rival in rivals.values())
-        print(f"{contestant.name:34}{contestant.rate:>10,.0f}{spread:>8.0%}{ratios}")
+        row = f"{contestant.name:38}{contestant.rate:>10,.0f}{spread:>8.0%}"
+        for heading, name in rivals.items():
+            row += f"{contestant.rate / rates[name]:>{len(heading) + 3}.3g}"
+        print(row)
+
+
+def vector_envs(family: Callable[[], gymnasium.Env]) -> dict[str, VectorEnv]:
+    return {
+        f"batched, {SLOTS} slots": make_vec_env(family, SLOTS, "batched"),
+        f"subproc, {SLOTS} slots, 2 workers": make_vec_env(family, SLOTS, "subproc", num_workers=2),
+        f"subproc, {SLOTS} slots, 1 worker": make_vec_env(family, SLOTS, "subproc", num_workers=1),
+        f"serial, {SLOTS} slots": make_vec_env(family, SLOTS, "serial"),
+        "AsyncVectorEnv, 20 envs": AsyncVectorEnv([family] * 20),
+        "AsyncVectorEnv, 2 envs": AsyncVectorEnv([family] * 2),
+        "SyncVectorEnv, 20 envs": SyncVectorEnv([family] * 20),
+    }
+
+
+def measure(title: str, family: Callable[[], gymnasium.Env]) -> None:
+    env = family()
+    policy = Policy(env)
+    with ExitStack() as stack:
+        built = {name: stack.enter_context(closing(envs)) for name, envs in vector_envs(family).items()}
+        field_of = [Contestant(name, partial(play, envs, policy)) for name, envs in built.items()]
+        race(field_of, env.horizon, TURNS, TURN_SECONDS)
+    rivals = {f"× {name}": name for name in built if "Async" in name}
+    report(f"{title}: environment steps per second, policy included", field_of, rivals)
 
 
 def main() -> None:
