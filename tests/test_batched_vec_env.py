@@ -30,3 +30,24 @@ def test_a_frozen_slot_keeps_its_state():
     for _ in range(20):
         envs.step(np.tile([1.0, 0.0], (2, 1)))
     assert envs._state == pytest.approx(np.array([[0.1, 0.0], [2.0, 0.0]]))
+
+
+class StartsAtTheGoal(Navigation2DEnv):
+    """The initial state is the task's own array: writing into it would move the goal."""
+
+    def initial_state(self, task, start):
+        return task["goal"]
+
+    def transition(self, state, action, noise, task):
+        state, reward, _ = super().transition(state, action, noise, task)
+        return state, reward, state[..., 0] > 0.15
+
+
+def test_an_initial_state_that_is_the_task_itself_leaves_the_task_alone():
+    envs = BatchedVecEnv(StartsAtTheGoal, 2)
+    envs.reset_task([{"goal": [0.0, 0.0]}, {"goal": [0.1, 0.0]}])
+    envs.reset(seed=0)
+    for _ in range(3):  # the second slot stops after the first step, and the first goes on alone
+        _, rewards, *_ = envs.step(np.tile([1.0, 0.0], (2, 1)))
+    assert envs._task["goal"].tolist() == [[0.0, 0.0], [0.1, 0.0]]
+    assert envs._state == pytest.approx(np.array([[0.2, 0.0], [0.2, 0.0]]))
