@@ -173,10 +173,14 @@ def envs() -> None:
     from .envs import FAMILIES
 
     for env_id in FAMILIES:
-        family = gymnasium.make(env_id).unwrapped
+        presets = ", ".join(name for name, config in PRESETS.items() if config.env == env_id)
+        try:
+            family = gymnasium.make(env_id).unwrapped
+        except DependencyNotInstalled as error:
+            print(f"{env_id}\n    {error}\n    preset       {presets}\n")
+            continue
         about, *_ = (type(family).__doc__ or "").splitlines()
         tasks = ", ".join(f"{name} {describe(space)}" for name, space in family.task_space.items())
-        presets = ", ".join(name for name, config in PRESETS.items() if config.env == env_id)
         print(f"{env_id}\n    {about}")
         print(f"    task         {tasks}")
         print(f"    observation  {describe(family.observation_space)}")

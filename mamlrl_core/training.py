@@ -33,6 +33,7 @@ def make_sampler(config: Config, **overrides: Any) -> BatchSampler:
 
     Raises:
         ValueError: if ``config.env`` names nothing, or something else than a task family.
+        DependencyNotInstalled: if the family needs a package that is missing; it says how to install it.
     """
     arguments = {
         "num_tasks": config.num_tasks,
@@ -44,6 +45,8 @@ def make_sampler(config: Config, **overrides: Any) -> BatchSampler:
     }
     try:
         return BatchSampler(config.env, **arguments)
+    except gymnasium.error.DependencyNotInstalled:
+        raise
     except (TypeError, gymnasium.error.Error) as error:
         raise ValueError(f"env must be the id of a task family, got {config.env!r}: {error}") from error
 

@@ -40,13 +40,13 @@ def call(tmp_path, monkeypatch, capfd):
     signal.signal(signal.SIGINT, handler)
 
 
-def start(directory, *arguments):
+def start(directory, *arguments, extra_path=()):
     """The same in a process of its own, as a shell would start it."""
     root = os.path.dirname(os.path.dirname(__file__))
     return subprocess.Popen(
         [sys.executable, "-m", "mamlrl_core", *map(str, arguments)],
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": root},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, *map(str, extra_path)])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -84,9 +84,10 @@ def test_the_preset_may_be_left_out_and_out_stands_anywhere(call, tmp_path):
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_every_preset_trains(call, preset):
-    assert call("train", preset, *TINY, "--iterations", 1, "--out", "run", "--quiet")[0] == 0
-    (metrics,) = read_metrics("run/metrics.jsonl")
-    assert len(metrics["returns"]) >= 2 and None not in metrics["returns"]
+    assert call("train", preset, *TINY, "--iterations", 2, "--out", "run", "--quiet")[0] == 0
+    metrics = read_metrics("run/metrics.jsonl")
+    assert [line["iteration"] for line in metrics] == [0, 1]
+    assert all(len(line["returns"]) >= 2 and None not in line["returns"] for line in metrics)
 
 
 @pytest.mark.parametrize(
@@ -104,10 +105,10 @@ def test_every_preset_trains(call, preset):
         (["train", "--out", "afile"], 1, "error: afile: File exists"),
         (["train", "--out", "afile/run"], 1, "error: afile/run: Not a directory"),
         (["evaluate", "nowhere"], 1, "error: nowhere/checkpoint.pt: No such file or directory"),
-        (["plot"], 1, "error: a plot shows one task family, got no evaluation"),
+        (["plot"], 1, "error: only one task family can be compared, got no evaluation"),
         (["plot", "nowhere.json"], 1, "error: nowhere.json: No such file or directory"),
         (["plot", "afile"], 1, "error: afile was not written by evaluate"),
-        ([], 2, "{train,evaluate,plot,envs}"),
+        ([], 2, "{train,evaluate,plot,render,envs}"),
     ],
 )
 def test_mistakes_are_told_in_a_line(call, tmp_path, arguments, code, said):
@@ -139,6 +140,30 @@ def test_envs_lists_every_family(call):
     for family in FAMILIES:
         assert f"{family}\n" in out
     assert "goal (2,)" in out and "0..4" in out and "(2,) in [-1, 1]" in out and "100 steps" in out
+    assert "direction () in [-1, 1]" in out and "(27,)\n" in out and "(8,) in [-1, 1]" in out
+
+
+def test_without_mujoco_everything_else_works_and_a_line_tells_what_to_install(tmp_path):
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / "sitecustomize.py").write_text("import sys; sys.modules['mujoco'] = None")
+    told = "the locomotion families need MuJoCo: pip install 'mamlrl-core[mujoco]'"
+    cheetah = ["train", "half-cheetah-direction", *TINY, "--out", "cheetah"]
+    bandit = ["train", "bernoulli-bandit-5", *TINY, "--iterations", 1, "--out", "bandit", "--quiet"]
+    commands = [["envs"], cheetah, bandit]
+    processes = [start(tmp_path, *command, extra_path=[blocked]) for command in commands]
+    (listed, *_), (_, refused), (trained, _) = (process.communicate(timeout=100) for process in processes)
+    assert [process.returncode for process in processes] == [0, 1, 0]
+    families = [block.splitlines() for block in listed.strip().split("\n\n")]
+    assert [family[0] for family in families] == list(FAMILIES)
+    for family in families:
+        if FAMILIES[family[0]][0] == "locomotion":
+            (preset,) = (name for name, config in PRESETS.items() if config.env == family[0])
+            assert family[1:] == [f"    {told}", f"    preset       {preset}"]
+        else:
+            assert len(family) == 7
+    assert refused == f"error: {told}\n" and not (tmp_path / "cheetah").exists()
+    assert "bandit: mamlrl/BernoulliBandit5-v0, maml, 1 iterations" in trained
 
 
 @pytest.mark.timeout(300)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from mamlrl_core.config import Config
+from mamlrl_core.envs import FAMILIES
 from mamlrl_core.evaluation import Evaluation, evaluate
 from mamlrl_core.seeding import Purpose, derive_seed
 from mamlrl_core.training import Run, load_policy, make_learner, make_policy, make_sampler
@@ -76,6 +77,13 @@ def test_more_steps_than_in_training_go_on_from_the_same_ones():
     assert chosen.step_sizes == [0.3, 0.1, 0.1, 0.1]
     assert chosen.returns[0] == long.returns[0] and chosen.returns[1:] != long.returns[1:]
     assert evaluate(BANDIT, policy, steps=0, **SMALL).returns == long.returns[:1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_can_be_evaluated(family):
+    config = Config(env=family, **TINY)
+    result = evaluate(config, untrained(config), num_tasks=2, episodes_per_task=2, steps=2)
+    assert np.shape(result.returns) == (3, 2) and np.isfinite(result.returns).all()
 
 
 def test_the_policy_is_left_alone():

@@ -90,6 +90,14 @@ def test_importing_costs_no_torch():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
 
 
+def test_without_mujoco_the_tests_can_still_be_collected():
+    code = "import sys; sys.modules['mujoco'] = None; import pytest; "
+    code += "sys.exit(pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', 'tests']))"
+    command = [sys.executable, "-c", code]
+    collected = subprocess.run(command, cwd=ROOT.parent, capture_output=True, timeout=100)
+    assert collected.returncode == 0, collected.stdout
+
+
 def test_the_names_on_the_door_are_in_the_house():
     for name in mamlrl_core.__all__:
         assert getattr(mamlrl_core, name) is not None
