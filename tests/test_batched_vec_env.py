@@ -48,6 +48,6 @@ def test_an_initial_state_that_is_the_task_itself_leaves_the_task_alone():
     envs.reset_task([{"goal": [0.0, 0.0]}, {"goal": [0.1, 0.0]}])
     envs.reset(seed=0)
     for _ in range(3):  # the second slot stops after the first step, and the first goes on alone
-        _, rewards, *_ = envs.step(np.tile([1.0, 0.0], (2, 1)))
+        envs.step(np.tile([1.0, 0.0], (2, 1)))
     assert envs._task["goal"].tolist() == [[0.0, 0.0], [0.1, 0.0]]
     assert envs._state == pytest.approx(np.array([[0.2, 0.0], [0.2, 0.0]]))
