@@ -16,7 +16,7 @@ from gymnasium.error import DependencyNotInstalled
 
 from .envs import DynamicsEnv, Task
 
-PACKAGES = "libegl1 libgl1 libgl1-mesa-dri"
+PACKAGES = "libegl1 libgl1-mesa-dri libopengl0"  # of Debian: EGL, and Mesa's drawing in software
 PAPER, DARK, LIGHT = (250, 250, 248), (205, 211, 217), (225, 229, 233)  # the sky, and the floor's squares
 
 
@@ -93,8 +93,8 @@ class Camera:
         model.geom_matid[self.body] = -1
         model.geom_rgba[~self.body] = 1.0
         model.geom_size[~self.body] = 0.0, half_width, 1.0  # along x and y; 0 has no end
-        model.light_diffuse[:], model.light_specular[:], model.light_pos[:, 2] = 0.25, 0.0, 4.0
-        lamp.ambient[:], lamp.diffuse[:], lamp.specular[:] = 0.4, 0.45, 0.0
+        model.light_diffuse[:], model.light_specular[:], model.light_pos[:, 2] = 0.4, 0.0, 4.0
+        lamp.ambient[:], lamp.diffuse[:], lamp.specular[:] = 0.45, 0.3, 0.0
         model.vis.quality.shadowsize = 1024
 
     @property
@@ -112,7 +112,8 @@ class Camera:
         engine, model, data = self.engine, self.model, self.data
         engine.mj_setState(model, data, state, engine.mjtState.mjSTATE_FULLPHYSICS)
         engine.mj_kinematics(model, data)
-        model.light_pos[:, :2] = torso = data.xpos[1, :2]  # shadows are computed near a light only
+        torso = data.xpos[1, :2]
+        model.light_pos[:, :2] = torso  # shadows are computed near a light only
         if self.follows:
             self.view.lookat[:2] = torso
         engine.mj_forward(model, data)
@@ -120,9 +121,9 @@ class Camera:
         self.renderer.update_scene(data, self.view)
         if "goal" in task:
             scene = self.renderer.scene
-            size, position = np.array([0.2, 0.2, 0.01]), np.append(task["goal"], 0.01)
-            shape, red = engine.mjtGeom.mjGEOM_CYLINDER, np.array([0.84, 0.37, 0.0, 1.0], np.float32)
-            engine.mjv_initGeom(scene.geoms[scene.ngeom], shape, size, position, np.eye(3).ravel(), red)
+            size, place = np.array([0.2, 0.01, 0.0]), np.append(task["goal"], 0.01)
+            shape, orange = engine.mjtGeom.mjGEOM_CYLINDER, np.array([0.84, 0.37, 0.0, 1.0], np.float32)
+            engine.mjv_initGeom(scene.geoms[scene.ngeom], shape, size, place, np.eye(3).ravel(), orange)
             scene.ngeom += 1
         return self.renderer.render()
 

@@ -103,7 +103,7 @@ def replay(family: DynamicsEnv, task: Task, seed: int, actions: np.ndarray) -> t
 
 
 def render(config: Config, policy: MLPPolicy, *, width: int = 640, every: int = 2, **protocol: Any) -> Film:
-    """Film what ``perform`` shows: a column for each task; above before, below after, side by side in time.
+    """Film what ``perform`` shows: a column for each task, before adaptation above and after it below.
 
     Args:
         width: of the film, in pixels.
@@ -114,9 +114,11 @@ def render(config: Config, policy: MLPPolicy, *, width: int = 640, every: int = 
         ValueError: for what ``perform`` refuses, or for a film that cannot be.
         DependencyNotInstalled: if nothing here can draw.
     """
-    if width < 100 or every < 1:
-        raise ValueError(f"width must be at least 100 and every at least 1, got {width} and {every}")
+    if every < 1:
+        raise ValueError(f"every must be at least 1, got {every}")
     rows = perform(config, policy, **protocol)
+    if width < 100 * len(rows[0]):
+        raise ValueError(f"width must be at least 100 for each of the {len(rows[0])} tasks, got {width}")
     family = gymnasium.make(config.env).unwrapped
     camera = Camera(family, width // len(rows[0]))
     titles = np.hstack([title(camera, shot.task) for shot in rows[0]])
@@ -157,8 +159,10 @@ def panel(camera: Camera, shot: Shot, moment: int) -> np.ndarray:
     if shot.ended and now == len(shot.rewards):
         draw.text((camera.width - em / 3, above), f"ended after {now} steps", INK, small, anchor="ra")
 
-    every = 1 if camera.pixels_per_metre > 3 * em else 2
-    for x in range(math.ceil(camera.leftmost / every) * every, math.ceil(camera.rightmost), every):
+    apart = 1 if camera.pixels_per_metre > 3 * em else 2
+    margin = em / camera.pixels_per_metre  # so that no number is cut off
+    first, end = math.ceil((camera.leftmost + margin) / apart) * apart, math.ceil(camera.rightmost - margin)
+    for x in range(first, end, apart):
         across = (x - camera.leftmost) * camera.pixels_per_metre
         draw.line([(across, below), (across, below + em / 4)], INK)
         draw.text((across, below + em / 3), with_minus(f"{x} m"), INK, small, anchor="mt")
