@@ -19,6 +19,8 @@ PORT ?= 8000
 export BOOK_URL
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONNOUSERSITE := 1
+# PyTorch's idle threads shall sleep, not spin on a core that a simulation wants.
+export OMP_WAIT_POLICY ?= PASSIVE
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile

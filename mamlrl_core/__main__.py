@@ -11,6 +11,9 @@ from pathlib import Path
 if __name__ == "__main__":  # from here on Ctrl-C simply ends the program: no file is ever left half-written
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+# Before PyTorch is loaded: its idle threads shall sleep, not spin on a core that a simulation wants.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import gymnasium
 import tyro
 from gymnasium.error import DependencyNotInstalled
