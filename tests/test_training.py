@@ -60,6 +60,15 @@ def test_the_backend_changes_nothing(reference, tmp_path, backend):
     assert_same(tmp_path, reference.directory)
 
 
+def test_a_simulated_body_is_trained_to_the_same_bits_on_every_backend_and_in_pieces(tmp_path):
+    whole = Config(env="mamlrl/HalfCheetahDir-v0", iterations=2, **TINY)
+    Run(whole, tmp_path / "whole").train(progress=False)
+    for iterations, backend in ((1, "subproc"), (2, "serial")):
+        with Run(replace(whole, iterations=iterations, backend=backend), tmp_path / "pieces") as run:
+            run.train(progress=False)
+    assert_same(tmp_path / "pieces", tmp_path / "whole")
+
+
 def test_another_seed_is_another_run(reference, tmp_path):
     run = Run(replace(BANDIT, seed=2), tmp_path)
     assert untimed(run.train(progress=False)) != untimed(reference.metrics)
