@@ -212,7 +212,7 @@ def main() -> None:
         tyro.extras.subcommand_cli_from_dict(commands, prog="python -m mamlrl_core", description=__doc__)
     except BrokenPipeError:  # whoever reads our output, ``head`` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, CheckpointError, DependencyNotInstalled) as error:
+    except (OSError, ValueError, MemoryError, CheckpointError, DependencyNotInstalled) as error:
         if sys.flags.dev_mode:
             raise
         named = isinstance(error, OSError) and error.filename

@@ -69,13 +69,13 @@ class Config:
     """How the environments run. It changes the speed and nothing else."""
 
     def __post_init__(self) -> None:
-        for name in ("fast_lr", "hidden_sizes"):
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))  # the class is frozen
+        for field in fields(self):
+            plain = as_plain(getattr(self, field.name))
+            object.__setattr__(self, field.name, plain)  # the class is frozen
         for name, (rule, holds) in RULES.items():
             value = getattr(self, name)
             try:
-                fine = holds(value)
+                fine = holds(value) is True  # not merely truthy, as an array of one number is
             except TypeError:  # text where a number should be
                 fine = False
             if not fine:
@@ -113,7 +113,14 @@ class Config:
         unknown = set(values) - {field.name for field in fields(cls)}
         if unknown:
             raise ValueError(f"unknown settings: {sorted(unknown)}")
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+        return cls(**values)
+
+
+def as_plain(value: Any) -> Any:
+    """Lists as tuples, and numbers of NumPy or PyTorch as Python's own, which every file format knows."""
+    if isinstance(value, list | tuple):
+        return tuple(as_plain(one) for one in value)
+    return value.item() if getattr(value, "shape", None) == () else value
 
 
 Rule = tuple[str, Callable[[Any], bool]]  # what a setting must do, in words and as a test

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Discrete
 from torch import Tensor
 from torch.func import vmap
 
-from .envs import EnvFactory, Task, make_vec_env
+from .envs import EnvFactory, Task, TaskVecEnv, make_vec_env
 from .episodes import BatchEpisodes
 from .policies import MLPPolicy, Params
 from .seeding import Purpose, derive_seed, generator
@@ -48,6 +50,7 @@ class BatchSampler:
         self.seed = seed
         self.observe_task = observe_task
         self.envs = make_vec_env(env, num_tasks * episodes_per_task, backend, **backend_kwargs)
+        require_vectors(self.envs)
         self.horizon = self.envs.family.horizon
         self.task_vectors = np.zeros((num_tasks, 0), dtype=np.float32)  # (N, 0) unless tasks are observed
 
@@ -86,7 +89,7 @@ class BatchSampler:
         dtype = next(policy.parameters()).dtype
         N, B, T = self.num_tasks, self.episodes_per_task, self.horizon
         noise = torch.as_tensor(self._action_noise(policy, iteration, phase), dtype=dtype)  # (T, N, B, ...)
-        act = policy if params is None else self._vectorized(policy, params)
+        act = policy if params is None else partial(vmap(policy.apply), params)  # task i by parameter set i
 
         seeds = self._seeds(Purpose.ENVIRONMENT, iteration, phase)
         observation, _ = self.envs.reset(seed=seeds)  # (S, D)
@@ -129,10 +132,6 @@ class BatchSampler:
         noise = np.stack([policy.draw_noise(np.random.default_rng(s), self.horizon) for s in seeds], axis=1)
         return noise.reshape(self.horizon, self.num_tasks, self.episodes_per_task, *noise.shape[2:])
 
-    def _vectorized(self, policy: MLPPolicy, params: Params):
-        """The policy that plays task i by parameter set i."""
-        return lambda observations: vmap(policy.apply)(params, observations)
-
     def _with_task(self, observation: np.ndarray) -> np.ndarray:
         """(S, D) -> (N, B, D), with the task's numbers appended if the policy is to be told."""
         observation = observation.reshape(self.num_tasks, self.episodes_per_task, -1)
@@ -142,3 +141,18 @@ class BatchSampler:
     def _per_task(self, x: Tensor) -> Tensor:
         """(T, S) -> (N, T, B)."""
         return x.view(len(x), self.num_tasks, self.episodes_per_task).transpose(0, 1).contiguous()
+
+
+def require_vectors(envs: TaskVecEnv) -> None:
+    """Close environments that no policy of this package fits, and say what is wrong with their spaces.
+
+    Raises:
+        TypeError: unless an observation is a vector, and an action a vector or one of 0..n-1.
+    """
+    seen, done = envs.single_observation_space, envs.single_action_space
+    if not (isinstance(seen, Box) and len(seen.shape) == 1):
+        envs.close()
+        raise TypeError(f"a policy sees a vector (a Box of one axis), not {seen}")
+    if not (len(done.shape) == 1 or (isinstance(done, Discrete) and done.start == 0)):
+        envs.close()
+        raise TypeError(f"a policy's action is a vector or one of 0..n-1, not {done}")

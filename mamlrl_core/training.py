@@ -47,7 +47,7 @@ def make_sampler(config: Config, **overrides: Any) -> BatchSampler:
         return BatchSampler(config.env, **arguments)
     except gymnasium.error.DependencyNotInstalled:
         raise
-    except (TypeError, gymnasium.error.Error) as error:
+    except (TypeError, ImportError, gymnasium.error.Error) as error:
         raise ValueError(f"env must be the id of a task family, got {config.env!r}: {error}") from error
 
 

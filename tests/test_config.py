@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from mamlrl_core.config import PRESETS, RULES, Config
 from mamlrl_core.envs import BACKENDS, FAMILIES
@@ -28,7 +29,6 @@ def test_every_setting_has_a_rule_and_a_line_of_help():
         ("env", 3),
         ("seed", -1),
         ("seed", 1.0),
-        ("seed", np.int64(1)),  # JSON and checkpoints know no NumPy scalars
         ("seed", True),
         ("iterations", -1),
         ("num_tasks", 0),
@@ -108,3 +108,13 @@ def test_the_choices_are_those_of_the_modules_that_offer_them():
 
 def test_lists_become_tuples():
     assert Config(hidden_sizes=[8], fast_lr=[0.1]) == Config(hidden_sizes=(8,), fast_lr=(0.1,))
+
+
+def test_numbers_of_numpy_and_pytorch_become_plain():
+    config = Config(
+        seed=np.int64(3), gamma=np.float32(0.5), max_kl=torch.tensor(0.25), fast_lr=[np.float32(0.5), 1]
+    )
+    assert config == Config(seed=3, gamma=0.5, max_kl=0.25, fast_lr=(0.5, 1))
+    assert json.loads(json.dumps(asdict(config)))["fast_lr"] == [0.5, 1]
+    with pytest.raises(ValueError, match="gamma must lie in"):
+        Config(gamma=np.array([0.5]))

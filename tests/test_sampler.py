@@ -218,6 +218,30 @@ def test_bad_arguments_are_named():
             sampler.sample(make_policy(sampler), iteration=-1)
 
 
+class OtherSpaces(Navigation2DEnv):
+    """Navigation that claims to see and do something else."""
+
+    def __init__(self, **spaces):
+        super().__init__()
+        self.__dict__.update(spaces)
+
+
+@pytest.mark.parametrize("backend", ["batched", "serial", "subproc"])
+@pytest.mark.parametrize(
+    ("spaces", "match"),
+    [
+        ({"observation_space": gymnasium.spaces.Discrete(4)}, r"sees a vector .* not Discrete\(4\)"),
+        ({"observation_space": gymnasium.spaces.Box(0, 1, (8, 8))}, r"sees a vector .*\(8, 8\)"),
+        ({"observation_space": gymnasium.spaces.Box(0, 1, ())}, r"sees a vector"),
+        ({"action_space": gymnasium.spaces.Discrete(4, start=1)}, r"0..n-1, not Discrete\(4, start=1\)"),
+        ({"action_space": gymnasium.spaces.Box(0, 1, (2, 3))}, r"a vector or one of .*\(2, 3\)"),
+    ],
+)
+def test_spaces_that_no_policy_fits_are_refused_at_once(spaces, match, backend):
+    with pytest.raises(TypeError, match=match):
+        BatchSampler(partial(OtherSpaces, **spaces), 2, 1, backend=backend)
+
+
 def test_closing_closes_the_environments():
     with BatchSampler(NAVIGATION, 2, 2) as sampler:
         policy = make_policy(sampler)
