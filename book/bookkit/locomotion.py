@@ -1,7 +1,7 @@
 """Bodies of the physics engine on paper, and the hand-made gaits of the chapter about them.
 
-A body is a set of capsules (a ball is one whose ends coincide), and seen from afar a capsule is a line of some
-thickness with round ends. So a flat drawing of one shows exactly what the engine collides with the ground.
+A body is a set of capsules (a ball is one whose ends coincide), and seen from afar a capsule is a thick line
+with round ends. So a flat drawing shows exactly what the engine collides with the ground.
 
 As a program, `python -m bookkit.locomotion` in `book/`, it makes `data/locomotion/gaits.json`.
 """
@@ -21,7 +21,6 @@ from .plots import BLUE, GREY, VERMILION
 
 DATA = ROOT / "book" / "data" / "locomotion"
 CHEETAH, ANT = "half_cheetah.xml", "ant.xml"
-LEGS = {"b": VERMILION, "f": BLUE}  # the cheetah's geoms are called bthigh, ffoot, ...
 
 
 class Capsule(NamedTuple):
@@ -70,20 +69,21 @@ def view(azimuth: float = 0.0, elevation: float = 0.0) -> np.ndarray:
     return np.stack([right, np.cross(towards, right), towards])
 
 
-def draw_body(ax, model: mujoco.MjModel, positions, look=None, color=None, alpha: float = 1.0) -> None:
-    """Draw a body, what is farther away first. color: from a part's name to its colour, `part_color` if absent."""
-    look = view() if look is None else look
+def draw_body(ax, model: mujoco.MjModel, positions, look: np.ndarray) -> None:
+    """Draw a body as seen from `look`, what is farther away first."""
     parts = capsules(model, positions)
     for part in sorted(parts, key=lambda part: look[2] @ (part.start + part.end)):
         outline = stadium(look[:2] @ part.start, look[:2] @ part.end, part.radius)
-        ax.add_patch(
-            Polygon(outline, facecolor=(color or part_color)(part.name), edgecolor="white", linewidth=0.6, alpha=alpha)
-        )
+        ax.add_patch(Polygon(outline, facecolor=part_color(part.name), edgecolor="white", linewidth=0.6))
 
 
 def part_color(name: str) -> str:
-    """Grey for a torso, a colour for every leg of the cheetah."""
-    return LEGS[name[0]] if name[1:] in ("thigh", "shin", "foot") else GREY
+    """A colour for each leg of the cheetah; for the ant, what its hips swing and what its ankles lift."""
+    if name[1:] in ("thigh", "shin", "foot"):
+        return VERMILION if name[0] == "b" else BLUE
+    if name.endswith("ankle_geom"):
+        return VERMILION
+    return BLUE if name.endswith("leg_geom") else GREY
 
 
 def stadium(start, end, radius: float, corners: int = 12) -> np.ndarray:
@@ -105,7 +105,8 @@ def gait(time, amplitude, frequency, lag) -> np.ndarray:
     are a quarter of a period ahead of the thigh; the front leg is `lag` degrees behind the hind leg.
     """
     phase = 2 * np.pi * np.asarray(frequency * time)
-    swing = [np.sin(phase + ahead - turn) for turn in (0.0, np.radians(lag)) for ahead in (0.0, np.pi / 2, np.pi / 2)]
+    ahead = 0.0, np.pi / 2, np.pi / 2  # thigh, shin, foot
+    swing = [np.sin(phase - behind + turn) for behind in (0.0, np.radians(lag)) for turn in ahead]
     return np.asarray(amplitude)[..., None] * np.stack(swing, axis=-1)
 
 
@@ -136,29 +137,34 @@ def look_at(states: np.ndarray) -> Run:
 
 
 def gait_frame(run: Run, seconds: float = 5.0) -> Frame:
-    """Six poses side by side, 0.05 seconds apart, over the distance covered, from -15 to 15 metres."""
-    model, scale = load_model(CHEETAH), 100  # pixels per metre
-    parts = ['<svg viewBox="0 0 1000 620" role="img" aria-label="Six poses and the way covered" fill="none">']
+    """Six poses side by side, 0.05 seconds apart, above the distance covered, from -17 to 17 metres."""
+    model, scale = load_model(CHEETAH), 100  # units of the drawing per metre
+    parts = ['<svg viewBox="0 0 1000 620" role="img" aria-label="Six poses and the way" fill="none">']
     parts.append(f'<g stroke-width="{2 * 0.046 * scale:.0f}" stroke-linecap="round">')
     for number, pose in enumerate(run.poses):
         shift = np.array([95 + 162 * number - scale * pose[0], 190.0])
         strokes: dict[str, str] = {}
         for part in capsules(model, pose):
-            ends = np.rint(shift + scale * np.array([part.start[[0, 2]], part.end[[0, 2]]]) * [1, -1]).astype(int)
-            (x, y), (dx, dy) = ends[0], ends[1] - ends[0]
-            strokes[part_color(part.name)] = strokes.get(part_color(part.name), "") + f"M{x} {y}l{dx} {dy}"
+            ends = shift + scale * np.array([part.start[[0, 2]], part.end[[0, 2]]]) * [1, -1]
+            (x, y), (to_x, to_y) = np.rint(ends).astype(int)
+            color = part_color(part.name)
+            strokes[color] = strokes.get(color, "") + f"M{x} {y}L{to_x} {to_y}"
         parts += [f'<path stroke="{color}" d="{line}"/>' for color, line in strokes.items()]
-    parts.append(f'</g><path stroke="{GREY}" stroke-width="3" d="M0 192H1000M120 230V600H990M120 415H990" opacity=".6"/>')
-    parts.append(f'<g fill="{GREY}" font-size="34" text-anchor="end"><text x="105" y="262">+15 m</text>')
-    parts.append('<text x="105" y="427">0</text><text x="105" y="600">−15 m</text>')
-    parts.append(f'<text x="985" y="262">{seconds:g} s</text></g>')
-    x = np.rint(120 + 870 * np.linspace(0, 1, len(run.x))).astype(int)
-    y = np.rint(415 - 185 / 15 * np.clip(run.x, -15, 15)).astype(int)
+    axes = "M0 192H1000M150 230V600M150 415H1000"
+    parts.append(f'</g><path stroke="{GREY}" stroke-width="3" d="{axes}" opacity=".6"/>')
+    parts.append(f'<g fill="{GREY}" font-size="34" text-anchor="end">')
+    for metres, label in ((15, "+15 m"), (0, "0"), (-15, "−15 m")):
+        parts.append(f'<text x="138" y="{427 - 11 * metres}">{label}</text>')
+    parts.append(f'<text x="990" y="262">{seconds:g} s</text></g>')
+    x = np.rint(np.linspace(150, 1000, len(run.x))).astype(int)
+    y = np.rint(415 - 11 * np.clip(run.x, -17, 17)).astype(int)
     points = " ".join(f"{a} {b}" for a, b in zip(x, y, strict=True))
     parts.append(f'<polyline stroke="{BLUE}" stroke-width="8" points="{points}"/></svg>')
     end = float(run.x[-1])
-    where = f"{end:+.1f} metres".replace("-", "−")
-    return Frame("".join(parts), f"after {seconds:g} seconds at {where}: {abs(end) / seconds:.1f} metres a second")
+    where, way = f"{end:+.1f} metres".replace("-", "−"), "forwards" if end > 0 else "backwards"
+    speed, pay = abs(end) / seconds, abs(end) / HalfCheetahDirEnv().dt
+    readout = f"after {seconds:g} seconds at {where}: {speed:.1f} metres a second"
+    return Frame("".join(parts), f"{readout}, paid with {pay:.0f} if “{way}” is meant")
 
 
 AMPLITUDES, FREQUENCIES, LAGS = [0.3, 0.6, 1.0], [2, 3, 4, 5], [0, 45, 90, 135, 180, 225, 270, 315]
