@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -93,7 +94,7 @@ class BatchSampler:
 
         seeds = self._seeds(Purpose.ENVIRONMENT, iteration, phase)
         observation, _ = self.envs.reset(seed=seeds)  # (S, D)
-        done = np.zeros(N * B, dtype=bool)
+        done, complaints = np.zeros(N * B, dtype=bool), []
         observations, actions, rewards, masks = [], [], [], []
         for t in range(T):
             seen = torch.as_tensor(self._with_task(observation), dtype=dtype)  # (N, B, D)
@@ -101,11 +102,14 @@ class BatchSampler:
             observations.append(seen)
             actions.append(action)
             masks.append(~done)
-            observation, reward, terminated, truncated, _ = self.envs.step(action.flatten(0, 1).numpy())
+            observation, reward, terminated, truncated, info = self.envs.step(action.flatten(0, 1).numpy())
             rewards.append(reward)
+            complaints += filter(None, info.get("warning", ()))
             done = terminated | truncated
             if done.all():
                 break
+        if complaints:  # of a simulation that blew up, for instance
+            warnings.warn(f"{complaints[0]} (and so in {len(complaints)} of {N * B} episodes)", stacklevel=2)
         return BatchEpisodes.create(
             torch.stack(observations, dim=1),  # (N, T, B, D)
             torch.stack(actions, dim=1),

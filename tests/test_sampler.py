@@ -218,6 +218,32 @@ def test_bad_arguments_are_named():
             sampler.sample(make_policy(sampler), iteration=-1)
 
 
+class BreaksNearTheGoal(Navigation2DEnv):
+    def transition(self, state, action, noise, task):
+        state, reward, _ = super().transition(state, action, noise, task)
+        near = reward > -1
+        return np.where(near[..., None], np.nan, state), reward, near
+
+    def observe(self, state, task):
+        return np.nan_to_num(state)
+
+    def broken(self, state):
+        return np.isnan(state[..., 0])
+
+
+@pytest.mark.parametrize("backend", ["batched", "serial", "subproc"])
+def test_a_simulation_that_breaks_is_told_of(backend, recwarn):
+    with BatchSampler(BreaksNearTheGoal, 2, 3, backend=backend) as sampler:
+        policy = make_policy(sampler)
+        sampler.reset_task([{"goal": [9.0, 9.0]}, {"goal": [9.0, 9.0]}])
+        sampler.sample(policy)
+        assert not recwarn
+        sampler.reset_task([{"goal": [0.0, 0.0]}, {"goal": [9.0, 9.0]}])
+        with pytest.warns(UserWarning, match=r"the simulation blew up.*in 3 of 6 episodes"):
+            episodes = sampler.sample(policy)
+        assert (episodes.lengths[1] == sampler.horizon).all() and (episodes.lengths[0] == 1).all()
+
+
 class OtherSpaces(Navigation2DEnv):
     """Navigation that claims to see and do something else."""
 

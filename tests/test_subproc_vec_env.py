@@ -1,5 +1,6 @@
 """What can go wrong with worker processes: each time it ends soon, with a clear word, and leaves nothing."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -558,3 +559,28 @@ def test_an_interrupt_while_close_waits_ends_the_workers_at_once(monkeypatch):
 def test_a_timeout_is_a_number_of_seconds(timeout):
     with pytest.raises(ValueError, match="timeout"):
         SubprocVecEnv(RandomWalkEnv, 2, 1, timeout=timeout)
+
+
+class CollectingEnv(RandomWalkEnv):
+    """Its first step collects all garbage, also what its process has not made itself."""
+
+    def step(self, action):
+        gc.collect()
+        return super().step(action)
+
+
+def test_a_forked_worker_leaves_its_parents_garbage_alone():
+    """A dropped simulation, whose threads the fork did not copy, would be waited for by its destructor."""
+    gc.collect()
+    gc.disable()
+    try:
+        envs = make_vec_env("mamlrl/HalfCheetahDir-v0", 4)
+        envs.reset(seed=0)
+        envs.step(np.zeros((4, 6)))
+        envs.itself = envs  # a cycle: only the collector will find it
+        del envs
+        with SubprocVecEnv(CollectingEnv, 2, 1, "fork", timeout=SOON) as walkers:
+            walkers.reset(seed=0)
+            walkers.step(np.zeros(walkers.action_space.shape))
+    finally:
+        gc.enable()

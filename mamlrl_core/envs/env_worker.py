@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import math
 import multiprocessing
 import os
@@ -51,6 +52,7 @@ class EnvWorker:
         self.shared, self.inherited = shared, inherited
 
     def run(self) -> None:
+        gc.freeze()  # what came with the fork is not ours to destroy: it may wait for threads that did not
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process: let the parent decide
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a handler that came with the fork is not for us
         for end in self.inherited:  # a fork that kept them would keep its siblings' pipes open
