@@ -119,9 +119,9 @@ def test_a_frame_shows_poses_and_the_way():
     states = np.zeros((101, 19))
     states[:, 1] = np.linspace(0, -10, 101)
     frame = gait_frame(look_at(states))
-    where, pay = frame.readout.split(", ")
+    where, pay = frame.readout.split(", ", maxsplit=1)
     assert where == "after 5 seconds at −10.0 metres: 2.0 metres a second"
-    assert pay == "paid with 200 if “backwards” is meant"
+    assert pay == "paid with 200, less its torques, if “backwards” is meant"
     drawing = ElementTree.fromstring(frame.svg)
     points = np.array(drawing.find("polyline").get("points").split(), int).reshape(-1, 2)
     assert points[0].tolist() == [150, 415] and points[-1].tolist() == [1000, 415 + 110] and len(points) == 21

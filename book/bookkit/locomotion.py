@@ -164,7 +164,7 @@ def gait_frame(run: Run, seconds: float = 5.0) -> Frame:
     where, way = f"{end:+.1f} metres".replace("-", "−"), "forwards" if end > 0 else "backwards"
     speed, pay = abs(end) / seconds, abs(end) / HalfCheetahDirEnv().dt
     readout = f"after {seconds:g} seconds at {where}: {speed:.1f} metres a second"
-    return Frame("".join(parts), f"{readout}, paid with {pay:.0f} if “{way}” is meant")
+    return Frame("".join(parts), f"{readout}, paid with {pay:.0f}, less its torques, if “{way}” is meant")
 
 
 AMPLITUDES, FREQUENCIES, LAGS = [0.3, 0.6, 1.0], [2, 3, 4, 5], [0, 45, 90, 135, 180, 225, 270, 315]
