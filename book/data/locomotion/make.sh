@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the stored runs in the folders half-cheetah-* and ant-* beside this one, from nothing: about two hours on two
+# Makes the stored runs in the folders half-cheetah-* and ant-* beside this one, from nothing: some two hours on two
 # cores. Run it in the repository's root:
 #
 #   source .venv/bin/activate && book/data/locomotion/make.sh
