@@ -63,5 +63,7 @@ def test_the_stored_sweep_holds_every_frame():
 def test_a_trial_keeps_what_differs_from_the_preset():
     kept = cheetah.trial(cheetah.DATA / "maml-1")
     metrics = read_metrics(cheetah.DATA / "maml-1" / "metrics.jsonl")
-    assert kept["settings"] == {} and kept["seed"] == 1
+    assert kept["settings"] == {} and kept["seed"] == 1 and kept["threads"] == 2
+    (_, back), (_, forth) = np.transpose(kept["both_ways"])
+    assert back > 300 > forth > 60  # the two clouds of its evaluation
     np.testing.assert_allclose(kept["returns"], [row["returns"] for row in metrics], atol=0.051)

@@ -204,8 +204,9 @@ def make_sweep() -> dict:
 
 
 def trial(run: Path) -> dict:
-    """What a trial tells: the settings in which it differs from the preset, and its curves."""
-    config, state = load_run(run / "checkpoint.pt")
+    """What a trial tells: settings other than the preset's, its curves, and how it runs in both directions."""
+    config, policy = load_policy(run)
+    _, state = load_run(run / "checkpoint.pt")
     metrics, other = state["metrics"], ("iterations", "seed")
     settings = {
         name: getattr(config, name)
@@ -213,9 +214,12 @@ def trial(run: Path) -> dict:
         if getattr(config, name) != value and name not in other
     }
     columns = ("cg_residual", "kl", "trials", "step_norm", "explained_variance")
+    both = [stage.returns.mean(1).round(1).tolist() for stage in adapt_both_ways(policy, config)]
     return {
         "settings": settings,
         "seed": config.seed,
+        "threads": state["threads"],
+        "both_ways": both,  # of the final policy: before the step and after it; backwards and forwards
         "returns": [[round(value, 1) for value in row["returns"]] for row in metrics],
         **{name: [round(row[name], 3) for row in metrics] for name in columns},
     }
