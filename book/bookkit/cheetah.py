@@ -21,7 +21,7 @@ from mamlrl_core.policies import MLPPolicy, Params
 from mamlrl_core.seeding import Purpose, derive_seed
 from mamlrl_core.training import Run, load_policy, load_run, make_learner, make_sampler
 
-from . import ROOT, comparison
+from . import ROOT, comparison, trials
 from .explorer import Frame
 from .plots import BLUE, GREY, VERMILION
 
@@ -204,24 +204,15 @@ def make_sweep() -> dict:
 
 
 def trial(run: Path) -> dict:
-    """What a trial tells: settings other than the preset's, its curves, and how it runs in both directions."""
+    """What a trial tells, with some diagnostics, and how its final policy runs in both directions."""
     config, policy = load_policy(run)
     _, state = load_run(run / "checkpoint.pt")
-    metrics, other = state["metrics"], ("iterations", "seed")
-    settings = {
-        name: getattr(config, name)
-        for name, value in vars(PRESET).items()
-        if getattr(config, name) != value and name not in other
-    }
     columns = ("cg_residual", "kl", "trials", "step_norm", "explained_variance")
     both = [stage.returns.mean(1).round(1).tolist() for stage in adapt_both_ways(policy, config)]
     return {
-        "settings": settings,
-        "seed": config.seed,
-        "threads": state["threads"],
-        "both_ways": both,  # of the final policy: before the step and after it; backwards and forwards
-        "returns": [[round(value, 1) for value in row["returns"]] for row in metrics],
-        **{name: [round(row[name], 3) for row in metrics] for name in columns},
+        **trials.trial(run),
+        "both_ways": both,  # before the step and after it; backwards and forwards
+        **{name: [round(row[name], 3) for row in state["metrics"]] for name in columns},
     }
 
 

@@ -9,9 +9,11 @@ from matplotlib.figure import Figure
 
 from mamlrl_core.comparison import curves, published_curves
 from mamlrl_core.config import Config
+from mamlrl_core.envs.base import Task
 from mamlrl_core.evaluation import Evaluation, evaluate
 from mamlrl_core.policies import MLPPolicy
-from mamlrl_core.training import load_policy
+from mamlrl_core.seeding import Purpose, derive_seed
+from mamlrl_core.training import load_policy, make_sampler
 
 from . import ROOT
 from .plots import BLUE, GREEN, GREY, STYLE, VERMILION
@@ -35,6 +37,13 @@ def evaluations(family: str) -> dict[str, list[Evaluation]]:
         if files:
             stored[method] = [Evaluation.load(path) for path in files]
     return stored
+
+
+def held_out_tasks(evaluation: Evaluation) -> list[Task]:
+    """The tasks of an evaluation, drawn again from its seed."""
+    tasks, root = len(evaluation.returns[0]), derive_seed(evaluation.seed, Purpose.EVALUATION)
+    with make_sampler(evaluation.config, num_tasks=tasks, episodes_per_task=1, seed=root) as sampler:
+        return sampler.sample_tasks(0)
 
 
 def tune(config: Config, policy: MLPPolicy) -> dict[float, list[float]]:

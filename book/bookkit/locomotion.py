@@ -13,7 +13,8 @@ import mujoco
 import numpy as np
 from matplotlib.patches import Polygon
 
-from mamlrl_core.envs.locomotion import HalfCheetahDirEnv, load_model, silent_engine
+from mamlrl_core.envs.engine import load_model, silent_engine
+from mamlrl_core.envs.locomotion import HalfCheetahDirEnv
 
 from . import ROOT
 from .explorer import Frame

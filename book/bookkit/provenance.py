@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mamlrl_core.checkpoint import write_atomically
-from mamlrl_core.config import PRESETS
+from mamlrl_core.config import PRESETS, Config
 from mamlrl_core.evaluation import installed_versions
 from mamlrl_core.training import load_run
 
@@ -33,12 +33,11 @@ def processors() -> str:
 def describe(run: Path) -> dict:
     """What anybody needs who wants to make the run in the folder `run` again, and what it took."""
     config, state = load_run(run / "checkpoint.pt")
-    preset = next(asdict(preset) for preset in PRESETS.values() if preset.env == config.env)
     changed = git("status", "--porcelain", "--", ":/mamlrl_core")
     seconds = sum(row["sample_seconds"] + row["step_seconds"] for row in state["metrics"])
     return {
         "evaluation_sha256": digest(run),
-        "settings": {name: value for name, value in asdict(config).items() if value != preset[name]},
+        "settings": changed_settings(config),
         "git_commit": git("rev-parse", "HEAD") + ("-dirty" if changed else ""),
         "python": platform.python_version(),
         **installed_versions(),
@@ -46,6 +45,12 @@ def describe(run: Path) -> dict:
         "cpu": processors(),
         "training_seconds": round(seconds, 1),
     }
+
+
+def changed_settings(config: Config) -> dict:
+    """The settings in which a run differs from the preset of its family."""
+    preset = next(asdict(preset) for preset in PRESETS.values() if preset.env == config.env)
+    return {name: value for name, value in asdict(config).items() if value != preset[name]}
 
 
 def digest(run: Path) -> str:
