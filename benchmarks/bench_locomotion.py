@@ -23,7 +23,8 @@ from gymnasium.vector import AsyncVectorEnv, VectorEnv
 
 from mamlrl_core import BatchSampler, NormalMLPPolicy
 from mamlrl_core.envs import BatchedVecEnv, make_vec_env
-from mamlrl_core.envs.locomotion import AntDirEnv, HalfCheetahDirEnv, silent_engine
+from mamlrl_core.envs.engine import silent_engine
+from mamlrl_core.envs.locomotion import AntDirEnv, HalfCheetahDirEnv
 from mamlrl_core.envs.processes import available_cpus
 
 from .bare_engine import BareEngine, Rollout

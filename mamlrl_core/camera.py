@@ -10,6 +10,7 @@ import importlib
 import os
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
@@ -20,11 +21,19 @@ PACKAGES = "libegl1 libgl1-mesa-dri libopengl0"  # of Debian: EGL, and Mesa's dr
 PAPER, DARK, LIGHT = (250, 250, 248), (205, 211, 217), (225, 229, 233)  # the sky, and the floor's squares
 
 
+@cache
+def works(driver: str) -> bool:
+    """Whether an OpenGL driver, by its name in the variable ``MUJOCO_GL``, draws without a screen here.
+
+    That only shows when it is used, and it may take the process along when it fails: so another one tries it.
+    """
+    trial = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>')).render()"
+    environ = {**os.environ, "MUJOCO_GL": driver}
+    return subprocess.run([sys.executable, "-c", trial], env=environ, capture_output=True).returncode == 0
+
+
 def choose_driver() -> None:
     """Find an OpenGL driver that needs no screen, and name it to MuJoCo in the variable ``MUJOCO_GL``.
-
-    Whether a driver works only shows when it is used, and it may take the process along when it fails: so
-    another process tries it.
 
     Raises:
         DependencyNotInstalled: if there is none.
@@ -32,10 +41,8 @@ def choose_driver() -> None:
     wanted = os.environ.get("MUJOCO_GL")
     if sys.platform != "linux" and not wanted:
         return  # elsewhere MuJoCo's own choice needs no screen
-    trial = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>')).render()"
     for name in [wanted] if wanted else ["egl", "osmesa", "glfw"]:
-        environ = {**os.environ, "MUJOCO_GL": name}
-        if subprocess.run([sys.executable, "-c", trial], env=environ, capture_output=True).returncode == 0:
+        if works(name):
             os.environ["MUJOCO_GL"] = name
             return
     fault = f"MUJOCO_GL={wanted} does not work" if wanted else "neither EGL nor OSMesa works"

@@ -21,7 +21,7 @@ from gymnasium.utils.seeding import np_random
 from PIL import Image, ImageDraw, ImageFont
 from tqdm.auto import tqdm
 
-from .camera import PAPER, Camera
+from .camera import PAPER, Camera, choose_driver
 from .checkpoint import write_atomically
 from .config import Config
 from .envs import DynamicsEnv, Task
@@ -116,6 +116,7 @@ def render(config: Config, policy: MLPPolicy, *, width: int = 640, every: int = 
     """
     if every < 1:
         raise ValueError(f"every must be at least 1, got {every}")
+    choose_driver()  # or say now that nothing here can draw, before anything is played
     rows = perform(config, policy, **protocol)
     if width < 100 * len(rows[0]):
         raise ValueError(f"width must be at least 100 for each of the {len(rows[0])} tasks, got {width}")

@@ -24,7 +24,7 @@ from bookkit.locomotion import (  # noqa: E402
     stored_gaits,
     view,
 )
-from mamlrl_core.envs.locomotion import ASSETS, load_model  # noqa: E402
+from mamlrl_core.envs.engine import ASSETS, load_model  # noqa: E402
 
 HALF = np.sqrt(0.5)
 

@@ -19,6 +19,7 @@ mujoco = pytest.importorskip("mujoco")
 
 from mamlrl_core.envs import locomotion  # noqa: E402
 from mamlrl_core.envs.base import BROKEN  # noqa: E402
+from mamlrl_core.envs.engine import silent_engine  # noqa: E402
 from mamlrl_core.envs.locomotion import (  # noqa: E402
     AntDirEnv,
     AntEnv,
@@ -51,7 +52,7 @@ def gymnasium_body(family):
         name, options = "Ant-v5", {"include_cfrc_ext_in_observation": False}
     if family is AntGoalEnv:
         options["exclude_current_positions_from_observation"] = False
-    with locomotion.silent_engine():  # its model has an attribute that the engine calls deprecated
+    with silent_engine():  # its model has an attribute that the engine calls deprecated
         return gymnasium.make(name, disable_env_checker=True, **options).unwrapped
 
 
@@ -62,7 +63,7 @@ def bare_engine(family, state, actions):
     data.time = state[0]
     data.qpos[:], data.qvel[:] = np.split(state[1:], [model.nq])
     states, warnings = [], []
-    with locomotion.silent_engine():
+    with silent_engine():
         for action in actions:
             data.qacc_warmstart[:] = 0.0
             data.ctrl[:] = np.clip(action, -1.0, 1.0)

@@ -18,7 +18,7 @@ PROJECT = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())
 # A module may import from the floors below its own, and from nowhere else in the package.
 FLOORS = [
     {"__init__"},
-    {"seeding", "envs.base", "envs.processes"},
+    {"seeding", "envs.base", "envs.engine", "envs.processes"},
     {"envs.bandit", "envs.navigation", "envs.tabular_mdp", "envs.locomotion", "envs.vec_env"},
     {"envs.serial_vec_env", "envs.batched_vec_env"},
     {"envs.env_worker"},

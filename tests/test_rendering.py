@@ -13,6 +13,7 @@ from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
 from mamlrl_core import camera as cameras
+from mamlrl_core import rendering
 from mamlrl_core.__main__ import main
 from mamlrl_core.camera import Camera, choose_driver
 from mamlrl_core.config import Config
@@ -98,7 +99,8 @@ def test_of_directions_both_are_shown_unless_tasks_are_asked_for():
         (CHEETAH, {"width": 120}, "width must be at least 100 for each of the 2 tasks, got 120"),
     ],
 )
-def test_what_cannot_be_filmed(config, arguments, match):
+def test_what_cannot_be_filmed(config, arguments, match, monkeypatch):
+    monkeypatch.setattr(rendering, "choose_driver", lambda: None)  # also where nothing can draw
     with pytest.raises(ValueError, match=match):
         render(config, untrained(config), **arguments)
 
@@ -190,16 +192,19 @@ def trials(monkeypatch):
         tried.append(env["MUJOCO_GL"])
         return subprocess.CompletedProcess(command, 0 if env["MUJOCO_GL"] in working else 1)
 
+    cameras.works.cache_clear()
     monkeypatch.setattr(cameras.subprocess, "run", run)
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("MUJOCO_GL", "")  # to be put back after the test
-    return tried, working
+    yield tried, working
+    cameras.works.cache_clear()
 
 
 def test_the_first_driver_that_works_is_chosen(trials):
     tried, working = trials
     working |= {"osmesa", "glfw"}
-    choose_driver()
+    for _ in range(2):  # no driver is tried twice
+        choose_driver()
     assert tried == ["egl", "osmesa"] and os.environ["MUJOCO_GL"] == "osmesa"
 
 
@@ -330,7 +335,8 @@ def test_the_command(call, tmp_path, driver):
     assert first == ((run / "render.gif").read_bytes(), (run / "render.png").read_bytes())
 
 
-def test_mistakes_are_told_in_a_line_before_anything_is_written(call, tmp_path):
+def test_mistakes_are_told_in_a_line_before_anything_is_written(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(rendering, "choose_driver", lambda: None)
     walk = stored(Config(hidden_sizes=(4,)), tmp_path / "walk")
     before = sorted(tmp_path.rglob("*"))
     for arguments, said in (
@@ -344,8 +350,26 @@ def test_mistakes_are_told_in_a_line_before_anything_is_written(call, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_machine_that_cannot_draw_says_so(call, tmp_path, trials):
+def test_a_machine_that_cannot_draw_says_so_before_anything_is_played(call, tmp_path, trials, monkeypatch):
     run = stored(CHEETAH, tmp_path / "run")
+    monkeypatch.setattr(rendering, "perform", None)
     code, _, _ = call(run, "--episodes-per-task", 1)
     assert code.startswith("error: a picture needs OpenGL, and neither EGL nor OSMesa works here: apt-get ")
     assert not (run / "render.gif").exists()
+
+
+def test_a_driver_that_mujoco_does_not_know_is_named_in_a_line(tmp_path):
+    run = stored(replace(CHEETAH, env="mamlrl/HalfCheetahVel-v0"), tmp_path / "run")
+    environ = {**os.environ, "MUJOCO_GL": "nonsense", "PYTHONPATH": str(ROOT)}
+
+    def call(*arguments):
+        command = [sys.executable, "-m", "mamlrl_core", *map(str, arguments)]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100)
+
+    refused = call("render", run)
+    assert refused.returncode == 1 and refused.stdout == ""
+    assert refused.stderr.startswith("error: MuJoCo does not start with MUJOCO_GL=nonsense: ")
+    assert len(refused.stderr.splitlines()) == 1
+    listed = call("envs")
+    assert listed.returncode == 0 and "MUJOCO_GL=nonsense" in listed.stdout and listed.stderr == ""
+    assert "goal (2,)" in listed.stdout  # the families that need no engine are described as ever

@@ -2,60 +2,19 @@
 
 The high-dimensional experiments of the MAML paper (Finn et al. 2017, section 5.3), on the models that
 Gymnasium ships for MuJoCo. Like every ``DynamicsEnv``, these are functions on arrays; the array's rows are
-simulated by the engine's own threads. Needs the extra ``mujoco``.
+simulated by the engine's own threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
-from pathlib import Path
-from threading import Lock
-
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-try:
-    import mujoco
-    from mujoco.rollout import Rollout
-except ImportError as error:
-    raise gymnasium.error.DependencyNotInstalled(
-        "the locomotion families need MuJoCo: pip install 'mamlrl-core[mujoco]'"
-    ) from error
-
 from .base import DynamicsEnv, Task, check_task
+from .engine import load_model, mujoco, silent_engine
 from .processes import available_cpus
 
-ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 TIME, X, Y = 0, 1, 2  # columns of a state
-LOCK, FOUND = Lock(), []  # of ``silent_engine``: the settings that those inside have found
-
-
-@contextmanager
-def silent_engine() -> Iterator[None]:
-    """Keep the engine from writing its warnings to a file in the working directory: we report them.
-
-    The setting is the whole process's: the last of several threads to leave restores what the first found.
-    """
-    with LOCK:
-        FOUND.append(mujoco.MjLogConfig.get())
-        silent = mujoco.MjLogConfig.get()
-        silent.logto_file = silent.logto_console = False
-        mujoco.MjLogConfig.set(silent)
-    try:
-        yield
-    finally:
-        with LOCK:
-            mujoco.MjLogConfig.set(FOUND.pop())
-
-
-@cache
-def load_model(name: str) -> mujoco.MjModel:
-    """The compiled model of a body. It is never written to, so one serves all environments of a process."""
-    with silent_engine():
-        return mujoco.MjModel.from_xml_path(str(ASSETS / name))
 
 
 class LocomotionEnv(DynamicsEnv):
@@ -84,7 +43,7 @@ class LocomotionEnv(DynamicsEnv):
     def __init__(self, horizon: int = 200):
         self.model = load_model(self.MODEL)
         self.dt = self.FRAME_SKIP * self.model.opt.timestep  # seconds per step
-        self._engine: Rollout | None = None
+        self._engine: mujoco.rollout.Rollout | None = None
         self.action_space = spaces.Box(-1.0, 1.0, (self.model.nu,), np.float32)
         observed = 1 + self.model.nq + self.model.nv - self.HIDDEN
         self.observation_space = spaces.Box(-np.inf, np.inf, (observed,), np.float32)
@@ -122,7 +81,7 @@ class LocomotionEnv(DynamicsEnv):
         if self._engine is None:
             # Starting threads pays off only for a batch; without any, the engine runs in this one.
             threads = available_cpus() if len(rows) > 1 else 0
-            self._engine = Rollout(nthread=threads)
+            self._engine = mujoco.rollout.Rollout(nthread=threads)
             self._scratch = [mujoco.MjData(self.model) for _ in range(max(1, threads))]
         actions = action.reshape(len(rows), 1, -1)
         with silent_engine():
