@@ -5,6 +5,7 @@ import warnings
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
@@ -139,6 +140,44 @@ def test_a_wrong_action_is_named(family, action, message):
         envs.reset(seed=0)
         with pytest.raises(ValueError, match="action"):
             envs.step([action, action])
+
+
+class SumEnv(DynamicsEnv):
+    """Pays a sum over the action: twenty numbers, whose order decides how it is rounded."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (20,), np.float32)
+    task_space = spaces.Dict({"nothing": spaces.Box(0.0, 0.0, (), np.float64)})
+
+    def __init__(self):
+        super().__init__(horizon=9)
+
+    def sample_tasks(self, num_tasks, rng):
+        return [{"nothing": 0.0}] * num_tasks
+
+    def initial_state(self, task, start):
+        return np.zeros((*start.shape[:-1], 1))
+
+    def observe(self, state, task):
+        return state
+
+    def transition(self, state, action, noise, task):
+        return state, (action * action).sum(-1), np.zeros(action.shape[:-1], dtype=bool)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_how_actions_lie_in_memory_makes_no_difference(dtype):
+    actions = np.random.default_rng(0).normal(size=(30, 20)).astype(dtype)
+    layouts = [actions, np.asfortranarray(actions), np.repeat(actions, 2, axis=1)[:, ::2]]
+    single, rewards = SumEnv(), []
+    for action in actions:
+        single.reset()
+        rewards.append(single.step(action)[1])
+    for backend in ("serial", "batched"):
+        envs = make_vec_env(SumEnv, 30, backend)
+        envs.reset()
+        for layout in layouts:
+            assert envs.step(layout)[1].tolist() == rewards
 
 
 def test_the_horizon_is_checked():

@@ -48,7 +48,8 @@ def check_action(action: Any, space: spaces.Box | spaces.Discrete, shape: tuple[
 
     Continuous actions are rounded to the space's type, so that it does not matter with how many digits they
     arrive, and become float64; they may lie outside the space (a Gaussian has no bounds; the dynamics clip).
-    Discrete ones become int64, and may not.
+    Discrete ones become int64, and may not. The array is C-contiguous: how a sum over it is rounded depends
+    on its layout.
     """
     action = np.asarray(action)
     if action.shape != shape:
@@ -61,7 +62,7 @@ def check_action(action: Any, space: spaces.Box | spaces.Discrete, shape: tuple[
         if wrong.any():
             raise ValueError(f"a discrete action lies in {lowest}..{highest}, got {action[wrong]}")
         return action.astype(np.int64)
-    action = action.astype(space.dtype).astype(np.float64)
+    action = action.astype(space.dtype).astype(np.float64, order="C")
     if not np.isfinite(action).all():
         raise ValueError(f"an action must be finite, got {action[~np.isfinite(action)]}")
     return action

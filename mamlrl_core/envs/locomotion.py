@@ -63,7 +63,7 @@ class LocomotionEnv(DynamicsEnv):
         return state[..., self.HIDDEN :]
 
     def transition(self, state: np.ndarray, action: np.ndarray, noise: np.ndarray, task: Task):
-        action = np.ascontiguousarray(np.clip(action, -1.0, 1.0))  # (..., A); a sum's rounding needs a layout
+        action = np.clip(action, -1.0, 1.0)  # (..., A)
         moved = self.simulate(state, action)
         lost = self.broken(moved)
         velocity = (moved[..., X : Y + 1] - state[..., X : Y + 1]) / self.dt  # (..., 2)
