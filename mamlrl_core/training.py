@@ -93,6 +93,7 @@ class Run:
         CheckpointError: if the directory's checkpoint cannot be used.
         ValueError: if the directory holds a run with other settings.
         FileExistsError: if it holds files of the same names, but no checkpoint.
+        BlockingIOError: when training starts, if another run is training in the directory.
     """
 
     FREE = ("iterations", "backend")  # settings that change no iteration
@@ -103,7 +104,7 @@ class Run:
         self.checkpoint_path = self.directory / "checkpoint.pt"
         self.metrics_path = self.directory / "metrics.jsonl"
         self.config_path = self.directory / "config.json"
-        self.lock = filelock.FileLock(self.directory / ".lock", blocking=False, is_singleton=True)
+        self.lock = filelock.FileLock(self.directory / ".lock", blocking=False)
         self.metrics: list[Metrics] = []  # of the finished iterations
         self.sampler = make_sampler(config)
         self.policy = make_policy(config, self.sampler)
@@ -173,7 +174,7 @@ class Run:
 
     @contextmanager
     def _opened(self) -> Iterator[None]:
-        """Hold the directory against other processes, with memory and files as the checkpoint says.
+        """Hold the directory against all other runs, with memory and files as the checkpoint says.
 
         Memory is not trusted: an iteration interrupted in a notebook may have left half an update there.
         The kernel opens the lock when the process ends, however it ends.
@@ -182,7 +183,7 @@ class Run:
         try:
             self.lock.acquire()
         except filelock.Timeout:
-            reason = "another process is training in this directory"
+            reason = "another run, of this process or of another one, is training in this directory"
             raise BlockingIOError(errno.EWOULDBLOCK, reason, str(self.directory)) from None
         try:
             before, now = self._load(), torch.get_num_threads()

@@ -305,12 +305,23 @@ def test_two_processes_cannot_train_in_one_directory(reference, tmp_path):
     run = Run(BANDIT, tmp_path)
     with open(tmp_path / ".lock", "w") as other:  # another open file is another process to the kernel
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(BlockingIOError, match="another process is training") as refusal:
+        with pytest.raises(BlockingIOError, match="of this process or of another one, is training") as refusal:
             run.train(progress=False)
         assert refusal.value.filename == str(tmp_path)
         assert set(contents(tmp_path)) == {".lock"}
     run.train(progress=False)
     assert_same(tmp_path, reference.directory)
+
+
+def test_two_runs_of_one_process_cannot_train_in_one_directory(reference, tmp_path):
+    first, second = Run(BANDIT, tmp_path), Run(BANDIT, tmp_path)
+    for metrics in first:
+        for attempt in (lambda: second.train(progress=False), lambda: next(iter(second))):
+            with pytest.raises(BlockingIOError, match="another run, of this process"):
+                attempt()
+        assert first.iteration == metrics["iteration"] + 1 and second.iteration == 0
+    assert_same(tmp_path, reference.directory)
+    assert untimed(second.train(progress=False)) == untimed(reference.metrics)  # the first has finished
 
 
 def test_another_number_of_threads_is_told_once(tmp_path):
