@@ -30,6 +30,9 @@ class BatchSampler:
         observe_task: append the task's numbers to the observation. A policy that is told the task need not
             adapt: this is the oracle that meta-learning is compared with.
         backend: passed to ``make_vec_env``, as are further arguments.
+
+    Attributes:
+        broken: episodes so far that an environment complained about: of a simulation that blew up, say.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class BatchSampler:
         self.envs = make_vec_env(env, num_tasks * episodes_per_task, backend, **backend_kwargs)
         require_vectors(self.envs)
         self.horizon = self.envs.family.horizon
+        self.broken = 0
         self.task_vectors = np.zeros((num_tasks, 0), dtype=np.float32)  # (N, 0) unless tasks are observed
 
     @property
@@ -94,7 +98,7 @@ class BatchSampler:
 
         seeds = self._seeds(Purpose.ENVIRONMENT, iteration, phase)
         observation, _ = self.envs.reset(seed=seeds)  # (S, D)
-        done, complaints = np.zeros(N * B, dtype=bool), []
+        done, complaints = np.zeros(N * B, dtype=bool), {}
         observations, actions, rewards, masks = [], [], [], []
         for t in range(T):
             seen = torch.as_tensor(self._with_task(observation), dtype=dtype)  # (N, B, D)
@@ -104,12 +108,14 @@ class BatchSampler:
             masks.append(~done)
             observation, reward, terminated, truncated, info = self.envs.step(action.flatten(0, 1).numpy())
             rewards.append(reward)
-            complaints += filter(None, info.get("warning", ()))
+            complaints |= {slot: text for slot, text in enumerate(info.get("warning", ())) if text}
             done = terminated | truncated
             if done.all():
                 break
-        if complaints:  # of a simulation that blew up, for instance
-            warnings.warn(f"{complaints[0]} (and so in {len(complaints)} of {N * B} episodes)", stacklevel=2)
+        if complaints:
+            first, count = next(iter(complaints.values())), len(complaints)
+            warnings.warn(f"{first} (and so in {count} of {N * B} episodes)", stacklevel=2)
+            self.broken += count
         return BatchEpisodes.create(
             torch.stack(observations, dim=1),  # (N, T, B, D)
             torch.stack(actions, dim=1),

@@ -154,7 +154,7 @@ class Run:
         self.close()
 
     def _iterate(self) -> Metrics:
-        started = perf_counter()
+        started, broken = perf_counter(), self.sampler.broken
         self.sampler.reset_task(self.sampler.sample_tasks(self.iteration))
         batch = self.learner.sample(self._play, self.config.inner_steps_at(self.iteration))
         sampled = perf_counter()
@@ -163,6 +163,7 @@ class Run:
         metrics = {
             "iteration": self.iteration,
             "returns": [float(d.returns.mean()) for d in (*batch.train, batch.valid)],  # after k = 0..K steps
+            "broken": self.sampler.broken - broken,  # episodes
             **asdict(report),
             "sample_seconds": round(sampled - started, 3),
             "step_seconds": round(stepped - sampled, 3),

@@ -237,10 +237,11 @@ def test_a_simulation_that_breaks_is_told_of(backend, recwarn):
         policy = make_policy(sampler)
         sampler.reset_task([{"goal": [9.0, 9.0]}, {"goal": [9.0, 9.0]}])
         sampler.sample(policy)
-        assert not recwarn
+        assert not recwarn and sampler.broken == 0
         sampler.reset_task([{"goal": [0.0, 0.0]}, {"goal": [9.0, 9.0]}])
         with pytest.warns(UserWarning, match=r"the simulation blew up.*in 3 of 6 episodes"):
             episodes = sampler.sample(policy)
+        assert sampler.broken == 3
         assert (episodes.lengths[1] == sampler.horizon).all() and (episodes.lengths[0] == 1).all()
 
 

@@ -8,6 +8,7 @@ import time
 import warnings
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -109,6 +110,25 @@ def test_spoilt_rewards_are_null_and_the_update_is_skipped(tmp_path, monkeypatch
     assert metrics["reason"] and not metrics["accepted"]
     assert same_parameters(run.policy, untouched.policy)
     assert Run(config, tmp_path).learner.skipped == 1
+
+
+def test_broken_episodes_are_counted_also_in_a_run_that_began_without(tmp_path, monkeypatch):
+    """The simulation of one slot blows up in every batch of iteration 1, and of all six in iteration 2."""
+    config = replace(WALK, iterations=3)
+    (metrics,) = Run(replace(config, iterations=1), tmp_path).train(progress=False)
+    assert metrics.pop("broken") == 0
+    state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    torch.save({**state, "metrics": [metrics]}, tmp_path / "checkpoint.pt")  # as it was once written
+
+    run = Run(config, tmp_path)
+    family, slots = run.sampler.envs.family, np.arange(6)
+    monkeypatch.setattr(family, "broken", lambda state: (slots < 1) if run.iteration == 1 else (slots < 9))
+    move = family.transition
+    monkeypatch.setattr(family, "transition", lambda *args: (*move(*args)[:2], np.ones(6, dtype=bool)))
+    with pytest.warns(UserWarning, match=r"and so in \d of 6 episodes"):
+        run.train(progress=False)
+    lines = read_metrics(run.metrics_path)
+    assert [line.get("broken") for line in lines] == [None, 3, 18]  # in the batches after 0, 1 and 2 steps
 
 
 def test_no_iterations_store_the_untrained_policy(tmp_path):
@@ -305,7 +325,7 @@ def test_two_processes_cannot_train_in_one_directory(reference, tmp_path):
     run = Run(BANDIT, tmp_path)
     with open(tmp_path / ".lock", "w") as other:  # another open file is another process to the kernel
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(BlockingIOError, match="of this process or of another one, is training") as refusal:
+        with pytest.raises(BlockingIOError, match="of another one, is training") as refusal:
             run.train(progress=False)
         assert refusal.value.filename == str(tmp_path)
         assert set(contents(tmp_path)) == {".lock"}
