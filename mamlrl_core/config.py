@@ -6,7 +6,7 @@ The command line is derived from the fields below: a field is a flag, its docstr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -72,14 +72,7 @@ class Config:
         for field in fields(self):
             plain = as_plain(getattr(self, field.name))
             object.__setattr__(self, field.name, plain)  # the class is frozen
-        for name, (rule, holds) in RULES.items():
-            value = getattr(self, name)
-            try:
-                fine = holds(value) is True  # not merely truthy, as an array of one number is
-            except TypeError:  # text where a number should be
-                fine = False
-            if not fine:
-                raise ValueError(f"{name} must {rule}, got {value!r}")
+        check_settings(vars(self))
 
     @property
     def method(self) -> str:
@@ -163,6 +156,23 @@ RULES: dict[str, Rule] = {
     "curvature_fraction": SHARE,
     "backend": one_of(*get_args(Backend)),
 }
+
+
+def check_settings(values: Mapping[str, Any]) -> None:
+    """Hold ``values``, settings by their names, against the rules. Other names are passed over.
+
+    Raises:
+        ValueError: for the first setting that no run can use, with its name and value.
+    """
+    for name, (rule, holds) in RULES.items():
+        if name in values:
+            value = as_plain(values[name])
+            try:
+                fine = holds(value) is True  # not merely truthy, as an array of one number is
+            except TypeError:  # text where a number should be
+                fine = False
+            if not fine:
+                raise ValueError(f"{name} must {rule}, got {value!r}")
 
 
 BANDIT: dict[str, Any] = {

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import grad, grad_and_value, vmap
 
 from .advantages import discounted_returns, gae, weighted_mean, weighted_normalize
 from .baseline import LinearFeatureBaseline, explained_variance
+from .config import check_settings
 from .episodes import BatchEpisodes
 from .optimization import Linearization, Product, conjugate_gradient, line_search
 from .policies import Distribution, MLPPolicy, Params, flatten, unflatten
@@ -72,6 +74,9 @@ class MetaLearner:
         ls_backtrack_ratio: how much shorter each trial is than the one before.
         curvature_fraction: the share of every task's episodes that the curvature is measured on. The
             gradient and the line search always see all of them.
+
+    Raises:
+        ValueError: for a setting that no training can use, with its name and value.
     """
 
     def __init__(
@@ -89,20 +94,13 @@ class MetaLearner:
         ls_backtrack_ratio: float = 0.8,
         curvature_fraction: float = 1.0,
     ):
-        if not 0 < curvature_fraction <= 1:
-            raise ValueError(f"curvature_fraction must lie in (0, 1], got {curvature_fraction}")
-        self.policy = policy
-        self.baseline = LinearFeatureBaseline()
-        self.step_sizes = (fast_lr,) if isinstance(fast_lr, float | int) else tuple(fast_lr)
-        self.gamma = gamma
-        self.gae_lambda = gae_lambda
-        self.first_order = first_order
-        self.max_kl = max_kl
-        self.cg_iterations = cg_iterations
-        self.cg_damping = cg_damping
-        self.ls_max_steps = ls_max_steps
-        self.ls_backtrack_ratio = ls_backtrack_ratio
-        self.curvature_fraction = curvature_fraction
+        self.policy, self.baseline = policy, LinearFeatureBaseline()
+        self.fast_lr = tuple(np.atleast_1d(fast_lr).tolist())
+        self.gamma, self.gae_lambda, self.first_order = gamma, gae_lambda, first_order
+        self.max_kl, self.curvature_fraction = max_kl, curvature_fraction
+        self.cg_iterations, self.cg_damping = cg_iterations, cg_damping
+        self.ls_max_steps, self.ls_backtrack_ratio = ls_max_steps, ls_backtrack_ratio
+        check_settings(vars(self))
         self.skipped = 0  # updates skipped so far
 
     # ------------------------------------------------------------------------------------------ one task
@@ -127,7 +125,7 @@ class MetaLearner:
 
     def step_size(self, k: int) -> float:
         """alpha of the k-th step of adaptation in training, k = 0, 1, ..."""
-        return self.step_sizes[min(k, len(self.step_sizes) - 1)]
+        return self.fast_lr[min(k, len(self.fast_lr) - 1)]
 
     # ----------------------------------------------------------------------------------------- all tasks
 
@@ -241,13 +239,11 @@ class MetaLearner:
         if report.gradient_norm == 0:
             return None, "the gradient is zero"
 
+        part = batch  # what the curvature is measured on
         if self.curvature_fraction < 1:
-            count = math.ceil(self.curvature_fraction * valid.mask.shape[-1])
-            part = batch.first_episodes(count)
+            part = batch.first_episodes(math.ceil(self.curvature_fraction * valid.mask.shape[-1]))
             line = Linearization(lambda x: self.adapted_policy(x, part), theta)
-            product = self.hessian_vector_product(line, part.valid)
-        else:
-            product = self.hessian_vector_product(line, valid)
+        product = self.hessian_vector_product(line, part.valid)
         direction, report.cg_residual, positive = conjugate_gradient(product, gradient, self.cg_iterations)
         curvature = direction.dot(product(direction))
         if not (positive and curvature > 0):  # also when it is NaN

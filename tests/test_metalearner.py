@@ -1,5 +1,6 @@
 """The meta-step against finite differences, explicit Hessians and the textbook, and what it refuses to do."""
 
+import inspect
 import math
 from itertools import count
 
@@ -10,6 +11,7 @@ from textbook import Textbook
 from torch.func import grad, hessian, vmap
 
 from mamlrl_core import metalearner
+from mamlrl_core.config import RULES
 from mamlrl_core.episodes import BatchEpisodes
 from mamlrl_core.metalearner import MetaBatch, MetaLearner
 from mamlrl_core.optimization import Linearization, conjugate_gradient
@@ -289,10 +291,53 @@ def test_curvature_fraction(fraction, episodes, monkeypatch):
     assert all(torch.equal(mask, batch.valid.mask) for mask in seen)
 
 
-@pytest.mark.parametrize("fraction", [0.0, -0.1, 1.1, math.nan])
-def test_curvature_fraction_must_make_sense(fraction):
-    with pytest.raises(ValueError, match=f"got {fraction}"):
-        make_learner(curvature_fraction=fraction)
+# ------------------------------------------------------------------------------------------ settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("fast_lr", ()),
+        ("fast_lr", 0.0),
+        ("fast_lr", (0.1, -0.1)),
+        ("fast_lr", [math.nan]),
+        ("fast_lr", np.array([0.1, math.inf])),
+        ("fast_lr", None),
+        ("fast_lr", "0.1"),
+        ("gamma", 1.1),
+        ("gae_lambda", -0.1),
+        ("first_order", "no"),
+        ("max_kl", -0.01),
+        ("max_kl", 0.0),
+        ("max_kl", math.inf),
+        ("cg_iterations", 0),
+        ("cg_iterations", 2.5),
+        ("cg_damping", -1e-9),
+        ("cg_damping", math.nan),
+        ("ls_max_steps", 0),
+        ("ls_backtrack_ratio", 0.0),
+        ("ls_backtrack_ratio", 1.1),
+        ("curvature_fraction", 0.0),
+        ("curvature_fraction", -0.1),
+        ("curvature_fraction", 1.1),
+        ("curvature_fraction", math.nan),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_name_and_value(name, value):
+    with pytest.raises(ValueError, match=f"^{name} must ") as refusal:
+        make_learner(**{name: value})
+    said = tuple(np.atleast_1d(value).tolist()) if name == "fast_lr" else value
+    assert str(refusal.value).endswith(f"got {said!r}")
+
+
+def test_every_setting_has_a_rule():
+    assert set(inspect.signature(MetaLearner).parameters) - {"policy"} <= set(RULES)
+
+
+def test_settings_may_be_numbers_of_numpy_and_pytorch():
+    learner = make_learner(fast_lr=np.float64(0.25), gamma=np.float32(0.5), max_kl=torch.tensor(0.25))
+    assert (learner.step_size(3), learner.gamma, learner.max_kl) == (0.25, 0.5, 0.25)
+    assert make_learner(fast_lr=torch.tensor([0.5, 0.25])).step_size(1) == 0.25
 
 
 # ------------------------------------------------------------------------------------------ adaptation
