@@ -18,7 +18,9 @@ from IPython import get_ipython
 
 from .plots import COLORS, GREY
 
-SCRIPT = (Path(__file__).parent / "explorer.js").read_text(encoding="utf-8")
+SCRIPT, DRAG_SCRIPT = (
+    (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("explorer.js", "explorer_drag.js")
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,9 @@ class Knob:
     name: the argument of the functions that draw. label: what the reader sees. values: the settings of the
     static sweep; numbers make a slider, strings a choice. start: the first setting shown (default: the first
     value). step: with a kernel, a number knob moves in such steps between its smallest and largest value
-    (default: whole numbers for integers, a hundredth of the range otherwise).
+    (default: whole numbers for integers, a hundredth of the range otherwise). drag: in the page the slider
+    also follows a pointer over the picture. ("x", 0.1, 0.9): the first value lies at a tenth of its width,
+    the last at nine tenths; "y" goes down its height. A finger drags only what is marked `data-handle`.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Knob:
     values: Sequence
     start: object = None
     step: float | None = None
+    drag: tuple[str, float, float] | None = None
 
     def __post_init__(self):
         if len(self.values) < 2:
@@ -52,6 +57,8 @@ class Knob:
             raise ValueError(
                 f"knob {self.name!r} cannot start at {self.start!r}: its values are {list(self.values)}"
             )
+        if self.drag is not None and (self.is_choice or self.drag[0] not in ("x", "y")):
+            raise ValueError(f"knob {self.name!r}: a slider drags along x or y, not {self.drag!r}")
 
     @property
     def is_choice(self) -> bool:
@@ -72,6 +79,8 @@ class Knob:
             control = f"<select {control}>{options}</select>"
         else:
             shown = [f"{value:g}" for value in self.values]
+            if self.drag is not None:
+                control += f' data-drag="{" ".join(map(str, self.drag))}"'
             control = (
                 f'<input type="range" {control} min="0" max="{len(shown) - 1}" step="1" value="{self.first}"'
                 f' aria-valuetext="{shown[self.first]}" data-values="{" ".join(shown)}">'
@@ -142,13 +151,14 @@ class Explorer:
         uid = "bk-" + hashlib.sha256(f"{self.title}{frames}".encode()).hexdigest()[:10]
         first = self._first_frame()
         knobs = "\n".join(knob.html(uid) for knob in self.knobs)
+        script = SCRIPT + DRAG_SCRIPT * any(knob.drag is not None for knob in self.knobs)
         return (
             f'<div class="bk-explorer" data-explorer="{uid}">\n'
             f"<fieldset disabled>\n<legend>{escape(self.title)}</legend>\n{knobs}\n</fieldset>\n"
             f'<div class="bk-picture">{first.svg}</div>\n'
             f'<p class="bk-readout" role="status" aria-live="polite">{escape(first.readout)}</p>\n'
             f'<script type="application/json">{frames}</script>\n'
-            f"<script>{SCRIPT.replace('UID', uid)}</script>\n</div>"
+            f"<script>{script.replace('UID', uid)}</script>\n</div>"
         )
 
     def live_view(self):
