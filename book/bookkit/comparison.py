@@ -1,5 +1,11 @@
-"""Stored evaluations beside the published ones: loading, tuning what was not trained to adapt, drawing."""
+"""Stored evaluations beside the published ones: loading, tuning what was not trained to adapt, drawing.
 
+`python -m bookkit.comparison FAMILY` in `book/` tunes the methods of a family that were not trained to adapt,
+evaluates them once more, and keeps all scores in `data/FAMILY/tuning.json`.
+"""
+
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,6 +13,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from mamlrl_core.checkpoint import write_atomically
 from mamlrl_core.comparison import curves, published_curves
 from mamlrl_core.config import Config
 from mamlrl_core.envs.base import Task
@@ -111,3 +118,12 @@ def draw_picture(path: Path) -> None:
         draw_legend(figure)
         ax.set_ylim(-90, 2)
         figure.savefig(path, metadata={"Date": None, "Creator": None})
+
+
+def main(family: str) -> None:
+    scores = make_own_step_sizes(family)
+    write_atomically(DATA / family / "tuning.json", json.dumps(scores).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
