@@ -16,9 +16,16 @@ document.querySelectorAll('[data-explorer="UID"]').forEach(root => {
     }
     if (changed) knobs[0].dispatchEvent(new Event("input", {bubbles: true}));
   };
+  const onHandle = ({clientX: x, clientY: y}) => {
+    const box = picture.querySelector("[data-handle]").getBoundingClientRect();
+    return x >= box.left && x <= box.right && y >= box.top && y <= box.bottom;
+  };
+  // A finger elsewhere scrolls the page; on the handle it drags.
+  picture.addEventListener("touchstart", event => {
+    if (onHandle(event.touches[0])) event.preventDefault();
+  }, {passive: false});
   picture.addEventListener("pointerdown", event => {
-    // A finger elsewhere scrolls the page; on the handle it drags.
-    if (event.button || event.pointerType === "touch" && !event.target.closest("[data-handle]")) return;
+    if (event.button || event.pointerType === "touch" && !onHandle(event)) return;
     event.preventDefault();
     held = event.pointerId;
     picture.setPointerCapture(held);

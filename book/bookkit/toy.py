@@ -52,39 +52,39 @@ def bowls_frame(
         f'<path stroke="{GREY}" opacity=".5" d="M0 250H600M0 450H600M{x(theta)} 0V450"/>',
     ]
     for i, color in enumerate((BLUE, VERMILION)):
-        bowl = _parabola(x, top, a[i], c[i], 0.0)
+        bowl = _parabola(x, top, a[i], c[i], 0.0, highest=4.4)
         parts.append(
             f'<g stroke="{color}"><path stroke-width="3" opacity=".6" d="{bowl}"/>'
             + _arrow(x(theta), top(before[i]), x(adapted[i]), top(after[i]))
             + f'<circle cx="{x(theta)}" cy="{top(before[i])}" r="7" fill="{color}"/></g>'
         )
-    # A drawing within the drawing clips what is too high.
-    parts.append('<svg y="285" width="600" height="205" viewBox="0 285 600 205">')
     for weights, color, dash in ((a, GREY, ' stroke-dasharray="7 6"'), (a * factors**2, GREEN, "")):
         center = weights @ c / weights.sum()
         lowest = (weights @ (center - c) ** 2) / 4  # the mean over two tasks of ½ w (center − c)²
-        curve = _parabola(x, low, weights.sum() / 2, center, lowest)
+        if lowest > 1.1:
+            continue
+        curve = _parabola(x, low, weights.sum() / 2, center, lowest, highest=1.1)
         parts.append(
             f'<g stroke="{color}" stroke-width="3"><path{dash} d="{curve}"/>'
             f'<path stroke-width="5" d="M{x(center)} {low(lowest) - 9}v18"/></g>'
         )
-    here = low(after.mean())
+    here = max(low(after.mean()), 310)  # at the upper edge if it lies beyond
     move = float(np.clip(-gradient, -1, 1))
     if abs(move) > 0.005:
         color = GREEN if order == "second order" else PURPLE
         parts.append(f'<g stroke="{color}">{_arrow(x(theta), here, x(theta + move), here)}</g>')
     parts.append(
-        f'</svg><g fill="{GREY}" stroke="none" font-size="20"><g text-anchor="middle">'
+        f'<g fill="{GREY}" stroke="none" font-size="20"><g text-anchor="middle">'
         f'<text x="{x(c[0])}" y="274">steep</text><text x="{x(c[1])}" y="274">shallow</text></g>'
-        f'<text x="6" y="22">loss</text><text x="6" y="306">mean loss</text></g>'
+        f'<text x="6" y="22">loss</text><text x="6" y="296">mean loss</text></g>'
         f"{_handle(x(theta), 450)}</svg>"
     )
     way = "stays" if abs(gradient) < 0.005 else f"pulls θ to the {'left' if gradient > 0 else 'right'}"
     return Frame(
-        "".join(parts),
+        _join(parts),
         f"θ = {_n(theta)}, α = {_n(alpha)}: the loss goes from {before[0]:.2f} to {after[0]:.2f} (steep), "
         f"from {before[1]:.2f} to {after[1]:.2f} (shallow), on average from {before.mean():.2f} to "
-        f"{after.mean():.2f}. The {order} meta-gradient is {_n(gradient, 2)}: it {way}.",
+        f"{after.mean():.2f}. The {order} meta-gradient is {_n(gradient)}: it {way}.",
     )
 
 
@@ -107,7 +107,7 @@ def plane_frame(hessians, centers, theta, alpha: float) -> Frame:
         rings = "".join(f'<ellipse rx="{n * rx}" ry="{n * ry}"/>' for n in (1, 2, 3))
         px, py = at(c[i])
         parts.append(
-            f'<g stroke="{color}"><g opacity=".45" stroke-width="2" transform="translate({px} {py})'
+            f'<g stroke="{color}"><g opacity=".6" stroke-width="2" transform="translate({px} {py})'
             f' rotate({angle})">'
             f'{rings}<path d="M-400 0H400" stroke-dasharray="3 7"/></g>{_arrow(*at(theta), *at(adapted[i]))}'
             f'<path stroke-width="4" d="M{px - 9} {py - 9}l18 18m0-18l-18 18"/></g>'
@@ -132,7 +132,7 @@ def plane_frame(hessians, centers, theta, alpha: float) -> Frame:
     parts.append(_handle(*at(theta)) + "</svg>")
     before, after = (0.5 * np.einsum("ni,nij,nj->n", d, H, d) for d in (theta - c, adapted - c))  # (2,)
     return Frame(
-        "".join(parts),
+        _join(parts),
         f"θ = ({_n(theta[0])}, {_n(theta[1])}), α = {_n(alpha)}: mean loss {before.mean():.3f} before "
         f"the step, {after.mean():.3f} after it. {_between(both)}",
     )
@@ -168,7 +168,12 @@ def sine_frame(x, target, starts: dict, points, errors: dict) -> Frame:
     for px, py in place(*np.asarray(points, dtype=float).T):
         parts.append(f'<circle cx="{px}" cy="{py}" r="7" fill="{GREY}"/>')
     words = ", ".join(f"{name} {error:.2f}" for name, error in errors.items())
-    return Frame("".join(parts) + "</svg>", f"Mean squared error over the whole curve: {words}.")
+    return Frame(_join([*parts, "</svg>"]), f"Mean squared error over the whole curve: {words}.")
+
+
+def _join(parts: Sequence[str]) -> str:
+    """One drawing. In JSON, as which frames are stored, a single quote costs less than a double one."""
+    return "".join(parts).replace('"', "'")
 
 
 def _svg(width: int, height: int, label: str) -> str:
@@ -178,14 +183,16 @@ def _svg(width: int, height: int, label: str) -> str:
     )
 
 
-def _parabola(x, y, curvature: float, center: float, lowest: float, edge: float = 2.4) -> str:
-    """½ · curvature · (x − center)² + lowest from -edge to edge: a quadratic Bézier curve is exactly that."""
+def _parabola(x, y, curvature: float, center: float, lowest: float, highest: float, edge: float = 2.4) -> str:
+    """½ · curvature · (x − center)² + lowest, up to `highest`: a quadratic Bézier curve is exactly that."""
+    reach = np.sqrt(2 * (highest - lowest) / curvature)
+    left, right = max(-edge, center - reach), min(edge, center + reach)
 
     def value(at: float) -> float:
         return 0.5 * curvature * (at - center) ** 2 + lowest
 
-    control = value(-edge) - curvature * (edge + center) * edge  # where the tangents at both ends meet
-    return f"M{x(-edge)} {y(value(-edge))}Q{x(0)} {y(control)} {x(edge)} {y(value(edge))}"
+    control = value(left) + curvature * (left - center) * (right - left) / 2  # where the ends' tangents meet
+    return f"M{x(left)} {y(value(left))}Q{x((left + right) / 2)} {y(control)} {x(right)} {y(value(right))}"
 
 
 def _arrow(x0: int, y0: int, x1: int, y1: int) -> str:
@@ -202,7 +209,7 @@ def _arrow(x0: int, y0: int, x1: int, y1: int) -> str:
 def _handle(x: int, y: int) -> str:
     """θ, with room for a finger around it."""
     return (
-        f'<g data-handle="" fill="{GREY}" style="touch-action:none"><circle cx="{x}" cy="{y}" r="12"/>'
+        f'<g data-handle="" fill="{GREY}"><circle cx="{x}" cy="{y}" r="12"/>'
         f'<circle cx="{x}" cy="{y}" r="42" opacity="0"/></g>'
     )
 
@@ -213,6 +220,6 @@ def _line(points: np.ndarray) -> str:
     return f"M{points[0, 0]} {points[0, 1]}l{steps}".replace(" -", "-")
 
 
-def _n(value: float, digits: int = 1) -> str:
-    """A number with a proper minus sign, and no minus zero."""
-    return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
+def _n(value: float) -> str:
+    """A number to hundredths, with a proper minus sign and no minus zero."""
+    return f"{round(float(value), 2) + 0.0:g}".replace("-", "−")
