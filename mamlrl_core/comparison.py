@@ -98,18 +98,18 @@ def as_table(evaluations: Sequence[Evaluation]) -> str:
     ours = curves(evaluations)
     theirs = published_curves(evaluations[0].env)
     lines = [
-        f"{'method':<10}{'k':>3}{'seeds':>7}{'return':>10}{'± tasks':>9}{'95 % over seeds':>20}{'gap':>7}"
-        f"{'published':>12}{'± tasks':>9}{'gap':>7}"
+        f"{'method':<10}{'k':>3}{'seeds':>7}{'return':>9}{'± tasks':>9}{'95 % over seeds':>18}{'gap':>6}"
+        f"{'published':>11}{'± tasks':>9}{'gap':>6}"
     ]
     for method, curve in ours.items():
         other = theirs.get(method)
         for k, (low, high) in enumerate(curve.interval()):
             spread = f"{low:.1f} to {high:.1f}" if curve.seeds > 1 else "-"
-            line = f"{method:<10}{k:>3}{curve.seeds:>7}{curve.mean[k]:>10.2f}{curve.over_tasks[k]:>9.2f}"
-            line += f"{spread:>20}{in_two_digits(normalised(curve, ours)[k]):>7}"
+            line = f"{method:<10}{k:>3}{curve.seeds:>7}{curve.mean[k]:>9.2f}{curve.over_tasks[k]:>9.2f}"
+            line += f"{spread:>18}{in_two_digits(normalised(curve, ours)[k]):>6}"
             if other is not None and k < len(other.mean):
-                line += f"{other.mean[k]:>12.2f}{other.over_tasks[k]:>9.2f}"
-                line += f"{in_two_digits(normalised(other, theirs)[k]):>7}"
+                line += f"{other.mean[k]:>11.2f}{other.over_tasks[k]:>9.2f}"
+                line += f"{in_two_digits(normalised(other, theirs)[k]):>6}"
             lines.append(line)
     return "\n".join(lines)
 
