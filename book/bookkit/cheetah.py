@@ -23,7 +23,7 @@ from mamlrl_core.training import Run, load_policy, load_run, make_learner, make_
 
 from . import ROOT, comparison, trials
 from .explorer import Frame
-from .plots import BLUE, GREY, VERMILION
+from .plots import BLUE, GREEN, GREY, VERMILION
 
 FAMILY = "half-cheetah-direction"
 DATA = comparison.DATA / FAMILY
@@ -116,11 +116,11 @@ def watch(run: Run) -> list[Metrics]:
 
 
 def _sketch(run: Run) -> str:
-    """Return over iterations as a small inline SVG: before adaptation grey, after it blue."""
+    """Return over iterations as a small inline SVG: before adaptation grey, after it green."""
     curves = np.array([metrics["returns"] for metrics in run.metrics])  # (iterations so far, 2)
     low, high = curves.min(), curves.max() + 1e-9
     lines = ""
-    for curve, color in zip(curves.T, (GREY, BLUE), strict=True):
+    for curve, color in zip(curves.T, (GREY, GREEN), strict=True):
         height = 120 * (high - curve) / (high - low)
         points = " ".join(f"{400 * i / run.config.iterations:.1f},{y:.1f}" for i, y in enumerate(height))
         lines += f'<polyline stroke="{color}" points="{points}"/>'
