@@ -1,7 +1,9 @@
 """Bodies in a physics engine, held against the engine itself, Gymnasium's own bodies, and closed forms."""
 
+import copy
 import hashlib
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -420,6 +422,20 @@ def test_a_single_environment_has_no_threads_and_may_be_closed_twice():
     assert not threads() - before
     env.close()
     env.close()
+
+
+@pytest.mark.parametrize("backend", ["serial", "batched"])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda envs: pickle.loads(pickle.dumps(envs))])
+def test_a_copy_made_midway_goes_on_alike_with_an_engine_of_its_own(backend, copied):
+    actions = random_actions(AntDirEnv, 20, 4)
+    envs = make(AntDirEnv, 4, backend)
+    play(envs, actions[:10])
+    other = copied(envs)
+    expected = [envs.step(action)[:4] for action in actions[10:]]
+    envs.close()
+    for action, results in zip(actions[10:], expected, strict=True):
+        assert_same(other.step(action)[:4], results)
+    other.close()
 
 
 def test_workers_may_be_forked_beside_the_threads_of_the_engine():

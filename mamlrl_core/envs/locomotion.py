@@ -7,6 +7,8 @@ simulated by the engine's own threads.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from gymnasium import spaces
 
@@ -108,6 +110,10 @@ class LocomotionEnv(DynamicsEnv):
         if self._engine is not None:
             self._engine.close()
             self._engine = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All that a copy or a pickle takes along: not the engine, whose threads are this object's own."""
+        return {**self.__dict__, "_engine": None, "_scratch": None}
 
 
 class DirectionTask:
