@@ -1,15 +1,12 @@
 """Promises that every stored chapter keeps, checked without running it."""
 
-import html
 import re
-from collections import Counter
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from bookkit.run import dumps, normalise
-from bookkit.source import read_lines
 
 BOOK = Path(__file__).parents[1] / "book"
 CHAPTERS = sorted(BOOK.glob("[0-9]*.ipynb"))
@@ -18,18 +15,6 @@ each_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.s
 
 def code_cells(path: Path) -> list:
     return [cell for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
-
-
-def stored_listings(path: Path):
-    """(file, first line, last line, code as copied) of every listing stored in a chapter."""
-    pattern = r'data-file="(.*?)" data-first="(\d+)" data-last="(\d+)".*?<pre[^>]*>(.*?)\n</pre>'
-    for cell in code_cells(path):
-        for output in cell.outputs:
-            for file, first, last, pre in re.findall(
-                pattern, output.get("data", {}).get("text/html", ""), re.DOTALL
-            ):
-                lines = [re.sub(r"<[^>]*>", "", row.partition("</span>")[2]) for row in pre.split("\n")]
-                yield file, int(first), int(last), [html.unescape(line) for line in lines]
 
 
 @each_chapter
@@ -42,32 +27,6 @@ def test_every_code_cell_was_run_in_order(path):
 @each_chapter
 def test_chapters_are_stored_in_normal_form(path):
     assert path.read_text(encoding="utf-8") == dumps(normalise(nbformat.read(path, 4)))
-
-
-@each_chapter
-def test_listings_are_the_files_lines(path):
-    for file, first, last, code in stored_listings(path):
-        assert code == read_lines(file)[first - 1 : last], f"{file} has changed: run `make chapters`"
-
-
-def test_no_line_is_shown_twice():
-    shown = Counter(
-        (file, line)
-        for path in CHAPTERS
-        for file, first, last, _ in stored_listings(path)
-        for line in range(first, last + 1)
-    )
-    assert [place for place, times in shown.items() if times > 1] == []
-
-
-@each_chapter
-def test_a_file_that_a_chapter_walks_is_shown_whole(path):
-    walked = {file for cell in code_cells(path) for file in re.findall(r'\bWalk\("(.+?)"', cell.source)}
-    shown = {file: set() for file in walked}
-    for file, first, last, _ in stored_listings(path):
-        shown.setdefault(file, set()).update(range(first, last + 1))
-    for file in walked:
-        assert shown[file] == set(range(1, len(read_lines(file)) + 1)), f"{file} has lines that are not shown"
 
 
 @each_chapter
