@@ -447,6 +447,46 @@ def test_workers_may_be_forked_beside_the_threads_of_the_engine():
         assert_same(play(batched, actions)[0], expected)  # whose threads work on
 
 
+FORK = """
+import os, signal, sys, time
+import numpy as np
+from mamlrl_core.envs.locomotion import AntDirEnv
+from mamlrl_core.envs import BatchedVecEnv
+
+def steps():
+    return [envs.step(np.full((4, 8), 0.5))[0].tobytes() for _ in range(3)]
+
+envs = BatchedVecEnv(AntDirEnv, 4)
+envs.reset(seed=0)
+expected = steps()
+envs.reset(seed=0)
+child = os.fork()
+if child == 0:
+    assert "step" not in sys.argv or steps() == expected
+    if "close" in sys.argv:
+        envs.close()
+    sys.exit(7)  # which destroys what is left
+deadline = time.monotonic() + 30
+while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+    time.sleep(0.02)
+if ended == (0, 0):
+    os.kill(child, signal.SIGKILL)
+    sys.exit("the child hangs")
+assert os.waitstatus_to_exitcode(ended[1]) == 7
+assert steps() == expected  # the parent's engine works on
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked on Unix only")
+@pytest.mark.parametrize("deeds", [[], ["step"], ["close"], ["step", "close"]])
+def test_a_forked_process_has_an_engine_of_its_own_and_ends(deeds):
+    root = Path(__file__).parents[1]
+    command = [sys.executable, "-W", "ignore", "-c", FORK, *deeds]
+    environ = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 # ---------------------------------------------------------------------------------------------- blow-up
 
 

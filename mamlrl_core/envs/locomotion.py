@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from .base import DynamicsEnv, Task, check_task
-from .engine import load_model, mujoco, silent_engine
+from .engine import is_alive, load_model, mujoco, silent_engine, start_engine
 from .processes import available_cpus
 
 TIME, X, Y = 0, 1, 2  # columns of a state
@@ -80,10 +80,10 @@ class LocomotionEnv(DynamicsEnv):
         clock at zero. Such a row keeps the state it had, and the time NaN.
         """
         rows = state.reshape(-1, state.shape[-1])
-        if self._engine is None:
+        if not is_alive(self._engine):
             # Starting threads pays off only for a batch; without any, the engine runs in this one.
             threads = available_cpus() if len(rows) > 1 else 0
-            self._engine = mujoco.rollout.Rollout(nthread=threads)
+            self._engine = start_engine(threads)
             self._scratch = [mujoco.MjData(self.model) for _ in range(max(1, threads))]
         actions = action.reshape(len(rows), 1, -1)
         with silent_engine():
