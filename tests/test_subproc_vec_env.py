@@ -1,7 +1,9 @@
 """What can go wrong with worker processes: each time it ends soon, with a clear word, and leaves nothing."""
 
+import copy
 import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -116,6 +118,19 @@ def test_the_asynchronous_calls_keep_their_order():
     for call in (envs.step_wait, lambda: envs.step_async(action)):  # closed in the middle of a step
         with pytest.raises(ClosedEnvironmentError):
             call()
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_refused_and_leave_the_original_as_it_was(copied):
+    action = np.zeros((4, 3))
+    with vec_env() as envs:
+        envs.reset(seed=0)
+        expected = envs.step(action)[0]
+        envs.reset(seed=0)
+        with pytest.raises(TypeError, match=r"SubprocVecEnv .* cannot be copied or pickled: make"):
+            copied(envs)
+        gc.collect()
+        assert (envs.step(action)[0] == expected).all()
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -144,6 +144,11 @@ class SubprocVecEnv(TaskVecEnv):
         self._end()  # first: the family's own close may raise
         super().close_extras()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Refuse copies and pickles: both objects would talk through the same pipes to the same workers."""
+        advice = "make another one, which plays the same episodes if it is reset with the same seed"
+        raise TypeError(f"a {type(self).__name__} is processes, and cannot be copied or pickled: {advice}")
+
     def _check_idle(self, name: str) -> None:
         self._check_open()
         if self._stepping:
