@@ -61,6 +61,7 @@ class Camera:
 
     Raises:
         DependencyNotInstalled: if nothing here can draw.
+        ValueError: if the driver cannot draw pictures of this size.
     """
 
     def __init__(self, family: DynamicsEnv, width: int):
@@ -87,7 +88,11 @@ class Camera:
         self.model.vis.global_.fovy = self.height / self.pixels_per_metre  # metres, since orthographic
         self.model.vis.global_.offwidth, self.model.vis.global_.offheight = self.width, self.height
         self._dress(0.0 if roams else 1.0)
-        self.renderer = mujoco.Renderer(self.model, self.height, self.width)
+        try:
+            self.renderer = mujoco.Renderer(self.model, self.height, self.width)
+        except mujoco.FatalError as error:
+            size = f"{self.width} x {self.height} pixels"
+            raise ValueError(f"OpenGL draws no picture of {size} here: {error}") from error
 
     def _dress(self, half_width: float) -> None:
         """Plain colours in a soft light, which are easy to read and to compress."""

@@ -21,7 +21,7 @@ from gymnasium.utils.seeding import np_random
 from PIL import Image, ImageDraw, ImageFont
 from tqdm.auto import tqdm
 
-from .camera import PAPER, Camera, choose_driver
+from .camera import PAPER, Camera
 from .checkpoint import write_atomically
 from .config import Config
 from .envs import DynamicsEnv, Task
@@ -31,6 +31,7 @@ from .seeding import Purpose, derive_seed
 from .training import make_sampler
 
 FONT = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+NARROWEST, WIDEST = 100, 4096  # pixels: of a column, to be readable; of a film, for memory to hold it
 INK, GREY, BLUE = (34, 34, 34), (0.42, 0.42, 0.42), (0.0, 0.45, 0.70)
 BOTH_WAYS: list[Task] = [{"direction": np.float64(way)} for way in (-1.0, 1.0)]
 
@@ -66,14 +67,11 @@ def perform(
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
-    count = 2 if num_tasks is None else num_tasks
+    count, family = columns(num_tasks), body_of(config)
     root = derive_seed(seed, Purpose.EVALUATION)
     step_sizes = [config.step_size(k) for k in range(steps)]
     rows = []
     with make_sampler(config, num_tasks=count, episodes_per_task=episodes_per_task, seed=root) as sampler:
-        family = sampler.envs.family
-        if not hasattr(family, "model"):
-            raise ValueError(f"render needs a body, as the locomotion families have; {config.env} has none")
         both_ways = num_tasks is None and "direction" in family.task
         tasks = BOTH_WAYS if both_ways else sampler.sample_tasks(0)
         sampler.reset_task(tasks)
@@ -88,6 +86,21 @@ def perform(
                 row.append(Shot(task, k, *replay(family, task, start, actions), length < family.horizon))
             rows.append(row)
     return rows
+
+
+def columns(num_tasks: int | None) -> int:
+    """The number of tasks that are shown beside each other."""
+    if num_tasks is not None and num_tasks < 1:
+        raise ValueError(f"num_tasks must be at least 1, got {num_tasks}")
+    return num_tasks or 2
+
+
+def body_of(config: Config) -> DynamicsEnv:
+    """An environment of the family, which must have a body."""
+    family = gymnasium.make(config.env).unwrapped
+    if not hasattr(family, "model"):
+        raise ValueError(f"render needs a body, as the locomotion families have; {config.env} has none")
+    return family
 
 
 def replay(family: DynamicsEnv, task: Task, seed: int, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -116,12 +129,12 @@ def render(config: Config, policy: MLPPolicy, *, width: int = 640, every: int = 
     """
     if every < 1:
         raise ValueError(f"every must be at least 1, got {every}")
-    choose_driver()  # or say now that nothing here can draw, before anything is played
+    count, family = columns(protocol.get("num_tasks")), body_of(config)
+    if not NARROWEST * count <= width <= WIDEST:
+        least = f"{NARROWEST} for each of the {count} tasks"
+        raise ValueError(f"width must be at least {least}, and at most {WIDEST} in all, got {width}")
+    camera = Camera(family, width // count)  # or say that it cannot draw here, before anything is played
     rows = perform(config, policy, **protocol)
-    if width < 100 * len(rows[0]):
-        raise ValueError(f"width must be at least 100 for each of the {len(rows[0])} tasks, got {width}")
-    family = gymnasium.make(config.env).unwrapped
-    camera = Camera(family, width // len(rows[0]))
     titles = np.hstack([title(camera, shot.task) for shot in rows[0]])
     last = max(len(shot.rewards) for row in rows for shot in row)
     frames = []

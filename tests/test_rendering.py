@@ -92,17 +92,30 @@ def test_of_directions_both_are_shown_unless_tasks_are_asked_for():
     [
         (Config(), {}, "render needs a body, .* mamlrl/Navigation2D-v0 has none"),
         (CHEETAH, {"steps": 0}, "steps must be at least 1, got 0"),
-        (CHEETAH, {"num_tasks": 0}, "0 tasks"),
+        (CHEETAH, {"num_tasks": 0}, "num_tasks must be at least 1, got 0"),
         (CHEETAH, {"episodes_per_task": 0}, "0 episodes per task"),
         (CHEETAH, {"seed": -1}, "got seed=-1"),
         (CHEETAH, {"every": 0}, "every must be at least 1, got 0"),
-        (CHEETAH, {"width": 120}, "width must be at least 100 for each of the 2 tasks, got 120"),
     ],
 )
 def test_what_cannot_be_filmed(config, arguments, match, monkeypatch):
-    monkeypatch.setattr(rendering, "choose_driver", lambda: None)  # also where nothing can draw
+    monkeypatch.setattr(rendering, "Camera", lambda *_: None)  # also where nothing can draw
     with pytest.raises(ValueError, match=match):
         render(config, untrained(config), **arguments)
+
+
+@pytest.mark.parametrize("num_tasks", [None, 2, 3])
+@pytest.mark.parametrize("width", [-1, 0, 120, 100_000])
+def test_a_width_that_cannot_be_is_refused_before_anything_is_played(num_tasks, width, monkeypatch):
+    monkeypatch.setattr(rendering, "perform", None)
+    told = f"at least 100 for each of the {num_tasks or 2} tasks, and at most 4096 in all, got {width}"
+    with pytest.raises(ValueError, match=told):
+        render(CHEETAH, untrained(CHEETAH), num_tasks=num_tasks, width=width)
+
+
+def test_a_picture_too_large_for_the_driver(driver):
+    with pytest.raises(ValueError, match="OpenGL draws no picture of 1000000 x 460000 pixels here: "):
+        Camera(gymnasium.make("mamlrl/HalfCheetahVel-v0").unwrapped, 1_000_000)
 
 
 # ----------------------------------------------------------------------------------------- pictures
@@ -336,14 +349,16 @@ def test_the_command(call, tmp_path, driver):
 
 
 def test_mistakes_are_told_in_a_line_before_anything_is_written(call, tmp_path, monkeypatch):
-    monkeypatch.setattr(rendering, "choose_driver", lambda: None)
+    monkeypatch.setattr(rendering, "Camera", None)
     walk = stored(Config(hidden_sizes=(4,)), tmp_path / "walk")
+    runner = stored(RUNNER, tmp_path / "runner")
     before = sorted(tmp_path.rglob("*"))
     for arguments, said in (
         (["nowhere"], "error: nowhere/checkpoint.pt: No such file or directory"),
         (["nowhere", "--out", "a.avi"], "error: a film ends in .gif or .mp4, got a.avi"),
         ([walk, "--out", "new/a.gif"], "error: render needs a body, as the locomotion families have; "),
         ([walk, "--every", 0], "error: every must be at least 1, got 0"),
+        ([runner, "--width", 100_000], "error: width must be at least 100 for each of the 2 tasks, and "),
     ):
         code, out, _ = call(*arguments)
         assert str(code).startswith(said) and "\n" not in str(code) and out == ""
