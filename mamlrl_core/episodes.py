@@ -37,6 +37,8 @@ class BatchEpisodes(NamedTuple):
         """
         if mask.dtype != torch.bool:
             raise ValueError(f"the mask must be boolean, got {mask.dtype}")
+        if mask.dim() != 3:
+            raise ValueError(f"the mask must have the three axes (N, T, B), got shape {tuple(mask.shape)}")
         if not mask.any(-2).all():
             i, b = (~mask.any(-2)).nonzero()[0].tolist()
             raise ValueError(f"every episode needs a valid step, and episode {b} of task {i} has none")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Discrete
 from torch import Tensor
 from torch.func import vmap
@@ -57,7 +58,8 @@ class BatchSampler:
         require_vectors(self.envs)
         self.horizon = self.envs.family.horizon
         self.broken = 0
-        self.task_vectors = np.zeros((num_tasks, 0), dtype=np.float32)  # (N, 0) unless tasks are observed
+        nothing = np.zeros((num_tasks, 0), dtype=np.float32)
+        self.task_vectors = None if observe_task else nothing  # (N, ·), what is appended to observations
 
     @property
     def obs_dim(self) -> int:
@@ -90,7 +92,12 @@ class BatchSampler:
             params: a parameter set for every task, each tensor with a leading N.
             iteration, phase: name the random streams. The same pair plays the same episodes again, on any
                 backend.
+
+        Raises:
+            ResetNeeded: if the policy is to be told tasks that ``reset_task`` has not set yet.
         """
+        if self.task_vectors is None:
+            raise ResetNeeded("call reset_task() before sample(): the policy is to be told its task")
         dtype = next(policy.parameters()).dtype
         N, B, T = self.num_tasks, self.episodes_per_task, self.horizon
         noise = torch.as_tensor(self._action_noise(policy, iteration, phase), dtype=dtype)  # (T, N, B, ...)

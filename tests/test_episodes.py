@@ -1,5 +1,7 @@
 """Episodes: padding is replaced whatever it held, and slices hold what they should."""
 
+import re
+
 import pytest
 import torch
 
@@ -67,6 +69,10 @@ def test_bad_arguments_are_named():
     observations, actions, rewards, advantages = filled(0.0)
     with pytest.raises(ValueError, match=r"boolean, got torch\.float32"):
         BatchEpisodes.create(observations, actions, rewards, MASK.float())
+    for part in (MASK[0], MASK[..., 0], MASK[None]):
+        shape = re.escape(str(tuple(part.shape)))
+        with pytest.raises(ValueError, match=rf"three axes \(N, T, B\), got shape {shape}"):
+            BatchEpisodes.create(observations, actions, rewards, part)
     with pytest.raises(ValueError, match=r"rewards .* \(2, 4, 3\), got \(4, 2, 3\)"):
         BatchEpisodes.create(observations, actions, rewards.transpose(0, 1), MASK)
     with pytest.raises(ValueError, match=r"advantages .* \(2, 4, 3\), got \(2, 4\)"):

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.error import ResetNeeded
 
 from mamlrl_core.envs import make_vec_env
 from mamlrl_core.envs.bandit import BernoulliBanditEnv
@@ -194,6 +195,15 @@ def test_a_task_can_be_shown_to_the_policy():
         for i in range(2):
             seen = episodes.observations[i][episodes.mask[i]][:, 2:]
             np.testing.assert_array_equal(seen, np.broadcast_to(goals[i], seen.shape))
+
+
+def test_a_policy_that_is_to_be_told_the_task_needs_one():
+    with BatchSampler(NAVIGATION, 2, 3, observe_task=True) as sampler:
+        policy = make_policy(sampler)
+        with pytest.raises(ResetNeeded, match=r"call reset_task\(\) before sample\(\)"):
+            sampler.sample(policy)
+        sampler.reset_task(sampler.sample_tasks(0))
+        assert sampler.sample(policy).mask.any()
 
 
 def test_no_gradient_is_recorded():
