@@ -188,10 +188,12 @@ class Run:
             raise BlockingIOError(errno.EWOULDBLOCK, reason, str(self.directory)) from None
         try:
             before, now = self._load(), torch.get_num_threads()
-            if before != now:
+            unfinished = self.iteration < self.config.iterations
+            if unfinished and before != now:
                 change = f"from {before} to {now} threads"
                 warnings.warn(f"{change}: the run goes on correctly, but not to the same bits", stacklevel=4)
-            self._save()
+            if unfinished or not self.checkpoint_path.exists():
+                self._save()
             write_atomically(self.metrics_path, "".join(map(as_line, self.metrics)).encode())
             settings = json.dumps(asdict(self.config), indent=2)
             write_atomically(self.config_path, f"{settings}\n".encode())

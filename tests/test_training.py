@@ -356,6 +356,17 @@ def test_another_number_of_threads_is_told_once(tmp_path):
     assert warning.startswith(f"from 99 to {torch.get_num_threads()} threads")
 
 
+def test_a_finished_run_keeps_the_number_of_threads_that_it_was_made_with(tmp_path, recwarn):
+    run = Run(replace(BANDIT, iterations=1), tmp_path)
+    run.train(progress=False)
+    state = torch.load(run.checkpoint_path, weights_only=True)
+    torch.save({**state, "threads": 99}, run.checkpoint_path)
+    before = run.checkpoint_path.read_bytes()
+    assert Run(run.config, tmp_path).train(progress=False) == run.metrics
+    assert run.checkpoint_path.read_bytes() == before
+    assert not [warning for warning in recwarn if "threads" in str(warning.message)]
+
+
 # ------------------------------------------------------------------------------------------- TensorBoard
 
 
