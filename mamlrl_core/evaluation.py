@@ -14,7 +14,7 @@ import numpy as np
 
 from . import __version__
 from .checkpoint import write_atomically
-from .config import Config
+from .config import Config, check_settings
 from .episodes import BatchEpisodes
 from .metrics import finite_or_null
 from .policies import MLPPolicy
@@ -80,11 +80,13 @@ class Evaluation:
         try:
             values = json.loads(content)
             values["config"] = Config.from_dict(values["config"])
+            check_settings(values)  # seed and episodes_per_task, for which a run has rules, too
             returns = np.array(values["returns"], dtype=float)  # None becomes NaN again
-            if returns.ndim != 2 or len(returns) != len(values["step_sizes"]) + 1:
-                raise ValueError(f"returns have shape {returns.shape}, steps are {values['step_sizes']}")
+            steps = require_step_sizes(values["step_sizes"])
+            if returns.ndim != 2 or len(returns) != len(steps) + 1 or returns.shape[1] < 2:
+                raise ValueError(f"returns have shape {returns.shape}, steps are {steps}")
             return cls(**{**values, "returns": returns.tolist()})
-        except (ValueError, TypeError, KeyError) as error:
+        except Exception as error:  # there are many ways to be no evaluation
             reason = f"{type(error).__name__}: {error}"
             raise ValueError(f"{path} was not written by evaluate ({reason})") from error
 
@@ -115,8 +117,7 @@ def evaluate(
         raise ValueError(f"num_tasks must be at least 2, got {num_tasks}")
     if steps < 0:
         raise ValueError(f"steps must be at least 0, got {steps}")
-    if not all(0 < size < math.inf for size in step_sizes):
-        raise ValueError(f"step_sizes must be positive and finite, got {step_sizes}")
+    require_step_sizes(step_sizes)
     chosen = [step_sizes[min(k, len(step_sizes) - 1)] if step_sizes else config.step_size(k)
               for k in range(steps)]  # fmt: skip
     root = derive_seed(seed, Purpose.EVALUATION)
@@ -125,6 +126,12 @@ def evaluate(
         played = adapt_and_play(config, policy, sampler, chosen)
         returns = [episodes.returns.double().mean(-1).tolist() for episodes in played]  # (K + 1, tasks)
     return Evaluation(config, seed, episodes_per_task, chosen, returns, installed_versions())
+
+
+def require_step_sizes(sizes: Sequence[float]) -> Sequence[float]:
+    if not all(0 < size < math.inf for size in sizes):
+        raise ValueError(f"step_sizes must be positive and finite, got {sizes}")
+    return sizes
 
 
 def adapt_and_play(
