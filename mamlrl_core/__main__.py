@@ -18,7 +18,6 @@ import gymnasium
 import tyro
 from gymnasium.error import DependencyNotInstalled
 
-from .checkpoint import CheckpointError
 from .config import PRESETS, Config
 from .metrics import in_words
 
@@ -87,17 +86,21 @@ def evaluate(
         out: where to write the result; evaluation.json in the run's directory if not given.
     """
     from . import comparison, evaluation
+    from .checkpoint import require_writable
     from .training import load_policy
 
+    out = out or run / "evaluation.json"
+    config, policy = load_policy(run)
+    require_writable(out)
     result = evaluation.evaluate(
-        *load_policy(run),
+        config,
+        policy,
         num_tasks=num_tasks,
         episodes_per_task=episodes_per_task,
         steps=steps,
         step_sizes=step_sizes,
         seed=seed,
     )
-    out = out or run / "evaluation.json"
     result.save(out)
     print(result)
     print(comparison.as_table([result]))
@@ -148,11 +151,13 @@ def render(
         every: draw every second, third, ... step of an episode.
     """
     from . import rendering
+    from .checkpoint import require_writable
     from .training import load_policy
 
     out = out or run / "render.gif"
     rendering.require_format(out)
     config, policy = load_policy(run)
+    require_writable(out)
     film = rendering.render(
         config,
         policy,
@@ -212,7 +217,7 @@ def main() -> None:
         tyro.extras.subcommand_cli_from_dict(commands, prog="python -m mamlrl_core", description=__doc__)
     except BrokenPipeError:  # whoever reads our output, ``head`` for instance, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, MemoryError, CheckpointError, DependencyNotInstalled) as error:
+    except (OSError, ValueError, MemoryError, DependencyNotInstalled) as error:
         if sys.flags.dev_mode:
             raise
         named = isinstance(error, OSError) and error.filename

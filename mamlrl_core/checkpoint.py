@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import torch
@@ -16,7 +18,7 @@ FORMAT = "mamlrl-checkpoint"
 VERSION = 1
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(ValueError):
     """A file that should be a checkpoint cannot be used as one."""
 
 
@@ -41,6 +43,21 @@ def write_atomically(path: Path, content: bytes) -> None:
         finally:
             os.close(directory)
     except OSError as error:  # "no space left on device" comes without a name
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def require_writable(path: Path) -> None:
+    """Say what would stop ``write_atomically``, before hours of work are done for it; leave no trace.
+
+    Raises:
+        OSError: naming ``path``, if no file can be made in its folder, or where that folder is to be made.
+    """
+    try:
+        if path.is_dir():
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        folder = next(folder for folder in path.absolute().parents if folder.exists())
+        TemporaryFile(dir=folder).close()
+    except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 

@@ -6,6 +6,7 @@ import pickle
 import random
 import stat
 import zipfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from mamlrl_core.checkpoint import (
     VERSION,
     CheckpointError,
     load_checkpoint,
+    require_writable,
     save_checkpoint,
     write_atomically,
 )
@@ -146,3 +148,23 @@ def test_the_disk_has_the_content_before_the_name(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", watched_replace)
     write_atomically(tmp_path / "file", b"new")
     assert calls == ["fsync file", "rename", "fsync directory"]
+
+
+def test_what_would_stop_a_write_is_told_before_and_leaves_no_trace(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for name in ("a", "file", "folder/a", "new/folder/a"):
+        require_writable(tmp_path / name)
+        require_writable(Path(name))
+    for name, error in (
+        ("file/a", NotADirectoryError),
+        ("file/new/a", NotADirectoryError),
+        ("folder", IsADirectoryError),
+        ("/proc/a", (FileNotFoundError, PermissionError)),  # a folder in which even root can make no file
+    ):
+        with pytest.raises(error) as refusal:
+            require_writable(Path(name))
+        assert refusal.value.filename == name
+    assert sorted(tmp_path.rglob("*")) == before

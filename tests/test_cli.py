@@ -139,6 +139,17 @@ def test_other_settings_for_a_run_and_a_spoilt_checkpoint(call, tmp_path):
     assert checkpoint.read_bytes() == half
 
 
+@pytest.mark.parametrize("command", ["evaluate", "render"])
+def test_where_nothing_can_be_written_is_told_before_anything_is_played(call, tmp_path, monkeypatch, command):
+    run = ["train", "bernoulli-bandit-5", *TINY, "--iterations", 0, "--out", "run", "--quiet"]
+    assert call(*run)[0] == 0
+    (tmp_path / "afile").touch()
+    monkeypatch.setattr("mamlrl_core.evaluation.evaluate", None)
+    monkeypatch.setattr("mamlrl_core.rendering.render", None)
+    code, out, err = call(command, "run", "--out", "afile/a.gif")
+    assert (code, out, err) == (1, "", "error: afile/a.gif: Not a directory\n")
+
+
 def test_envs_lists_every_family(call):
     code, out, _ = call("envs")
     assert code == 0
