@@ -33,8 +33,8 @@ $(STAMP): requirements.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Listings are read from the package's files: they are inputs of the stored chapters, not of the pages.
-BOOK := _config.yml _toc.yml $(shell find book -type f -not -path '*/.*' -not -name '*.pyc')
+# The package's files are inputs too: the reference is made from their docstrings.
+BOOK := _config.yml _toc.yml $(shell find book mamlrl_core -type f -not -path '*/.*' -not -name '*.pyc')
 
 # All pages every time: a warning about a page that was not read again would be lost.
 _build/html/.stamp: $(STAMP) $(BOOK)
