@@ -5,6 +5,8 @@ import pytest
 from gymnasium.error import DependencyNotInstalled
 from PIL import Image
 
+pytest.importorskip("mujoco")
+
 from bookkit import film
 
 
