@@ -61,7 +61,7 @@ def default_directory(config: Config) -> Path:
     'tabular-mdp-maml-1'
     """
     presets = (name for name, preset in PRESETS.items() if preset.env == config.env)
-    family = next(presets, config.env.replace("/", "-"))
+    family = next(presets, config.env.replace("/", "-").replace(":", "-"))
     return Path("runs") / f"{family}-{config.method}-{config.seed}"
 
 
@@ -176,10 +176,18 @@ def render(
     print(still)
 
 
-def envs() -> None:
-    """List the task families: what a task holds, what an agent sees and does, the preset to train with."""
-    from .envs import FAMILIES
+def envs(check: str | None = None) -> None:
+    """List the task families: what a task holds, what an agent sees and does, the preset to train with.
 
+    Args:
+        check: instead, find out whether this family can be trained on. MODULE:ID, here and for --env of
+            train, imports the module that registers the family.
+    """
+    from .envs import FAMILIES, check_task_env
+
+    if check is not None:
+        print(f"{check} keeps all {len(check_task_env(check))} promises of a task family")
+        return
     for env_id in FAMILIES:
         presets = ", ".join(name for name, config in PRESETS.items() if config.env == env_id)
         try:

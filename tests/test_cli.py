@@ -159,6 +159,51 @@ def test_envs_lists_every_family(call):
     assert "direction () in [-1, 1]" in out and "(27,)\n" in out and "(8,) in [-1, 1]" in out
 
 
+MY_FAMILY = """
+import gymnasium
+from mamlrl_core.envs.navigation import Navigation2DEnv
+
+class Bay(Navigation2DEnv):
+    def sample_tasks(self, num_tasks, rng):
+        return [{"goal": abs(task["goal"])} for task in super().sample_tasks(num_tasks, rng)]
+
+class Drifting(Bay):
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, reward - 1.0, *rest
+
+gymnasium.register("mine/Bay-v0", Bay, kwargs={"horizon": 5})
+gymnasium.register("mine/Drifting-v0", Drifting, kwargs={"horizon": 5})
+"""
+
+
+def test_a_family_of_ones_own_is_checked_trained_and_evaluated(tmp_path):
+    (tmp_path / "bay.py").write_text(MY_FAMILY)
+
+    def run(*arguments):
+        process = start(tmp_path, *arguments)
+        out, err = process.communicate(timeout=100)
+        return process.returncode, out, err
+
+    code, out, err = run("envs", "--check", "bay:mine/Bay-v0")
+    assert (code, err) == (0, "") and out == "bay:mine/Bay-v0 keeps all 22 promises of a task family\n"
+    code, out, err = run("envs", "--check", "bay:mine/Drifting-v0")
+    first, second = err.splitlines()
+    assert (code, out) == (1, "")
+    assert first == "error: bay:mine/Drifting-v0 breaks a promise of a task family."
+    assert second.startswith("  batched: slot 0 of 8 played another episode than one alone (step 1, reward: ")
+
+    for backend in ("batched", "subproc"):
+        train = ["train", "--env", "bay:mine/Bay-v0", *TINY, "--iterations", 1, "--backend", backend]
+        code, out, err = run(*train, "--quiet", "--seed", len(backend))
+        directory = f"runs/bay-mine-Bay-v0-maml-{len(backend)}"
+        assert (code, err) == (0, "")
+        assert out.splitlines()[-1] == f"{directory}: bay:mine/Bay-v0, maml, 1 iterations"
+        assert run("evaluate", directory, "--num-tasks", 3, "--episodes-per-task", 2)[0] == 0
+    code, _, err = run("train", "--env", "cove:mine/Bay-v0", "--out", "cove")
+    assert code == 1 and "cove" in err and len(err.splitlines()) == 1
+
+
 def test_without_mujoco_everything_else_works_and_a_line_tells_what_to_install(tmp_path):
     blocked = tmp_path / "blocked"
     blocked.mkdir()

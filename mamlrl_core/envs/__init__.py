@@ -13,6 +13,7 @@ import gymnasium
 
 from .base import DynamicsEnv, Task, TaskEnv
 from .batched_vec_env import BatchedVecEnv
+from .checking import TaskEnvError, check_task_env
 from .serial_vec_env import SerialVecEnv
 from .subproc_vec_env import SubprocVecEnv, WorkerError
 from .vec_env import EnvFactory, TaskVecEnv
@@ -27,8 +28,10 @@ __all__ = [
     "SubprocVecEnv",
     "Task",
     "TaskEnv",
+    "TaskEnvError",
     "TaskVecEnv",
     "WorkerError",
+    "check_task_env",
     "make_vec_env",
 ]
 
