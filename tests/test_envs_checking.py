@@ -135,6 +135,17 @@ wrong_env("builds", "Plain is no TaskEnv", Plain)
 wrong_env("builds", "NoHorizon has no horizon", NoHorizon)
 wrong_env("builds", "two calls returned one environment", lambda: the_only_one)
 wrong_env("builds", "FileNotFoundError: no map of the mountain", Raising)
+
+
+class RaisingFrom(Walker):
+    def __init__(self):
+        try:
+            {}["map"]
+        except KeyError as error:
+            raise FileNotFoundError("no map, again") from error
+
+
+wrong_env("builds", "FileNotFoundError: no map, again", RaisingFrom)
 wrong_env("builds", "NamespaceNotFound.*promised: A function", "no/Such-v0")
 
 wrong_env("spaces_fit", r"Discrete\(4\).*one-hot", with_space(Walker, observation_space=spaces.Discrete(4)))

@@ -10,6 +10,7 @@ import gymnasium
 from .base import DynamicsEnv
 from .dynamics_promises import DYNAMICS
 from .promises import FIRST, PLAY, TASKS, USE
+from .subproc_vec_env import WorkerError
 from .trial import Broken
 from .vec_env import EnvFactory
 
@@ -71,7 +72,8 @@ def check_task_env(env: str | EnvFactory, backends: Sequence[str] = BACKENDS) ->
             except Broken as found:
                 broken[called] = str(found)
             except Exception as error:
-                error = error.__cause__ or error  # a worker's exception travels inside another one
+                if isinstance(error, WorkerError):  # the worker's own exception travels inside it
+                    error = error.__cause__ or error
                 first_line = f"{type(error).__name__}: {error}".partition("\n")[0]
                 broken[called] = f"{first_line} (promised: {promise.__doc__})"
                 cause = cause or error
