@@ -188,10 +188,10 @@ def test_a_family_of_ones_own_is_checked_trained_and_evaluated(tmp_path):
     code, out, err = run("envs", "--check", "bay:mine/Bay-v0")
     assert (code, err) == (0, "") and out == "bay:mine/Bay-v0 keeps all 22 promises of a task family\n"
     code, out, err = run("envs", "--check", "bay:mine/Drifting-v0")
-    first, second = err.splitlines()
+    first, second, *_ = err.splitlines()
     assert (code, out) == (1, "")
     assert first == "error: bay:mine/Drifting-v0 breaks a promise of a task family."
-    assert second.startswith("  batched: slot 0 of 8 played another episode than one alone (step 1, reward: ")
+    assert second.startswith("  batched: slot 0 of 8 played another episode than one alone")
 
     for backend in ("batched", "subproc"):
         train = ["train", "--env", "bay:mine/Bay-v0", *TINY, "--iterations", 1, "--backend", backend]

@@ -3,6 +3,7 @@
 import inspect
 import multiprocessing
 import random
+import re
 import sys
 import threading
 from functools import partial
@@ -541,8 +542,10 @@ def test_a_family_without_arrays_is_not_asked_for_dynamics(env):
 @pytest.mark.parametrize(("env", "broken", "said"), WRONG)
 def test_a_broken_promise_is_named(env, broken, said):
     backends = BACKENDS if "subproc" in broken else IN_PROCESS
-    with pytest.raises(TaskEnvError, match=said) as caught:
+    with pytest.raises(TaskEnvError) as caught:
         check_task_env(env, backends=backends)
+    assert re.search(said, " ".join(str(caught.value).split()))  # which is broken into lines
+    assert all(len(line) <= 80 for line in str(caught.value).splitlines()[1:])
     assert sorted(caught.value.broken) == sorted(broken)
 
 
@@ -559,7 +562,7 @@ def test_all_broken_promises_are_told_at_once_with_the_first_exception():
         check_task_env(Many, backends=["serial"])
     assert list(caught.value.broken) == ["task_is_copied", "reset_task_waits", "any_action_will_do"]
     assert isinstance(caught.value.__cause__, AssertionError)
-    assert len(str(caught.value).splitlines()) == 4
+    assert str(caught.value).count("\n  ") == str(caught.value).count("\n") >= 3
 
 
 def test_an_unknown_backend_is_named():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from functools import partial
 
@@ -29,8 +30,11 @@ class TaskEnvError(ValueError):
     def __init__(self, name: str, broken: dict[str, str]):
         self.broken = broken
         count = "a promise" if len(broken) == 1 else f"{len(broken)} promises"
-        found = "".join(f"\n  {promise}: {what}" for promise, what in broken.items())
-        super().__init__(f"{name} breaks {count} of a task family.{found}")
+        found = [
+            textwrap.fill(f"{promise}: {what}", 80, initial_indent="  ", subsequent_indent="    ")
+            for promise, what in broken.items()
+        ]
+        super().__init__("\n".join([f"{name} breaks {count} of a task family.", *found]))
 
 
 def check_task_env(env: str | EnvFactory, backends: Sequence[str] = BACKENDS) -> list[str]:
