@@ -30,10 +30,8 @@ class TaskEnvError(ValueError):
     def __init__(self, name: str, broken: dict[str, str]):
         self.broken = broken
         count = "a promise" if len(broken) == 1 else f"{len(broken)} promises"
-        found = [
-            textwrap.fill(f"{promise}: {what}", 80, initial_indent="  ", subsequent_indent="    ")
-            for promise, what in broken.items()
-        ]
+        layout = {"initial_indent": "  ", "subsequent_indent": "    ", "break_on_hyphens": False}
+        found = [textwrap.fill(f"{promise}: {what}", 80, **layout) for promise, what in broken.items()]
         super().__init__("\n".join([f"{name} breaks {count} of a task family.", *found]))
 
 
