@@ -44,7 +44,7 @@ def sample(make: EnvFactory, num_tasks: int = NUM_TASKS, seed: int = 1) -> list[
 
 
 def draw_actions(space: spaces.Box | spaces.Discrete, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Random actions, as many as ``shape`` says, within the space: (*shape, A), or ``shape`` if discrete."""
+    """Random actions within the space, ``shape`` of them: ``shape`` plus one axis, A, unless discrete."""
     rng = np.random.default_rng(seed)
     if isinstance(space, spaces.Discrete):
         return rng.integers(space.n, size=shape)
