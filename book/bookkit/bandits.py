@@ -83,7 +83,7 @@ def step_frame(start: str, episodes: int, gain: float) -> Frame:
         )
     parts.append(f"<g fill='{GREY}' font-size='21'>")
     parts += [f"<text x='{77 + 110 * arm}' y='318'>{arm + 1}</text>" for arm in range(ARMS)]
-    parts.append("<text x='20' y='30'>probability: grey before, blue after; dashed: what the arm pays</text>")
+    parts.append("<text x='20' y='30'>grey: before · blue: after · dashed: what it pays</text>")
     best = HORIZON * step.means.max(-1)
     return Frame(
         "".join([*parts, "</g></svg>"]),
