@@ -176,8 +176,8 @@ def check_settings(values: Mapping[str, Any]) -> None:
 
 
 # A pull changes nothing but its own reward, so an advantage that looks further (lambda > 0) adds only noise.
-# Once adaptation commits to an arm, what theta prefers costs nothing any more, and drifts: hence few iterations
-# and some damping.
+# Once adaptation commits to an arm, what theta prefers costs nothing any more, and drifts: hence few
+# iterations and some damping.
 BANDIT: dict[str, Any] = {
     "num_tasks": 40,
     "iterations": 30,
