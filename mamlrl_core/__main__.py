@@ -119,8 +119,10 @@ def plot(results: tyro.conf.Positional[tuple[Path, ...]], out: Path = Path("eval
     from . import comparison
     from .evaluation import Evaluation
 
-    evaluations = [Evaluation.load(path) for path in results]
     figure = Figure(figsize=(8, 4.5), layout="constrained")
+    if out.suffix[1:].lower() not in figure.canvas.get_supported_filetypes():
+        raise ValueError(f"the picture's name must end in .svg, .png, .pdf or the like, got {str(out)!r}")
+    evaluations = [Evaluation.load(path) for path in results]
     comparison.plot(evaluations, figure.subplots())
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=150)

@@ -113,6 +113,7 @@ def test_every_preset_trains(call, preset):
         (["plot"], 1, "error: only one task family can be compared, got no evaluation"),
         (["plot", "nowhere.json"], 1, "error: nowhere.json: No such file or directory"),
         (["plot", "afile"], 1, "error: afile was not written by evaluate"),
+        (["plot", "--out", "noending"], 1, "must end in .svg, .png, .pdf or the like, got 'noending'"),
         ([], 2, "{train,evaluate,plot,render,envs}"),
     ],
 )
