@@ -5,6 +5,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from .explorer import Frame
 from .plots import BLUE, GREY, VERMILION
@@ -43,19 +44,14 @@ def one_step(logits: Sequence[float], gain: float, pulls: int, num_tasks: int = 
     """
     means, choice, luck = _luck(num_tasks, 400)
     logits = np.asarray(logits, dtype=float)
-    before = _softmax(logits)
+    before = softmax(logits)
     arms = (np.cumsum(before)[:-1] <= choice[:, :pulls, None]).sum(-1)  # (N, pulls)
     rewards = (luck[:, :pulls] < np.take_along_axis(means, arms, axis=1)).astype(float)
     centred = rewards - rewards.mean(1, keepdims=True)
     advantages = centred / (centred.std(1, keepdims=True) + 1e-8)
     pulled = np.eye(len(logits))[arms]  # (N, pulls, k)
     gradient = (advantages[..., None] * (pulled - before)).mean(1)  # of log pi, weighted by the advantage
-    return Step(means, before, gradient, _softmax(logits + gain * gradient))
-
-
-def _softmax(z: np.ndarray) -> np.ndarray:
-    e = np.exp(z - z.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
+    return Step(means, before, gradient, softmax(logits + gain * gradient, axis=-1))
 
 
 def step_frame(start: str, episodes: int, gain: float) -> Frame:
