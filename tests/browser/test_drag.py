@@ -50,7 +50,9 @@ def test_a_mouse_drags(opened):
     assert seen.problems == []
 
 
-def test_a_finger_drags_the_handle_only(opened):
+@pytest.fixture
+def finger(opened):
+    """finger((x, y), …): put down at the first place, moved through the others, lifted; shares of the picture."""
     seen, at = opened
     device = seen.page.context.new_cdp_session(seen.page)
 
@@ -59,15 +61,32 @@ def test_a_finger_drags_the_handle_only(opened):
             "Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y} for x, y in points]}
         )
 
-    touch("touchStart", at(0.1, 0.1))
-    touch("touchMove", at(0.3, 0.1))
-    touch("touchEnd")
+    def stroke(start, *places):
+        touch("touchStart", at(*start))
+        for place in places:
+            touch("touchMove", at(*place))
+        touch("touchEnd")
+        for _ in range(2):  # moves arrive with the next picture
+            seen.page.evaluate("new Promise(requestAnimationFrame)")
+
+    return stroke
+
+
+def test_a_finger_drags_the_handle(opened, finger):
+    seen, _ = opened
+    # A browser that is too busy to answer a finger in time scrolls instead, whatever the page says: try again.
+    for _ in range(5):
+        finger((0.5, 0.5), (0.6, 0.5), (0.7, 0.5), (0.8, 0.5), (0.9, 0.5))  # every move redraws what is held
+        if readout(seen) != "at 2 2":
+            break
+    assert readout(seen) == "at 4 2"
+    assert seen.problems == []
+
+
+def test_a_finger_elsewhere_scrolls(opened, finger):
+    seen, _ = opened
+    finger((0.1, 0.1), (0.3, 0.1))
     assert readout(seen) == "at 2 2"
-    touch("touchStart", at(0.5, 0.5))
-    for step in (0.6, 0.7, 0.8, 0.9):  # every move redraws the handle that is held
-        touch("touchMove", at(step, 0.5))
-    touch("touchEnd")
-    seen.page.locator(".bk-readout", has_text="at 4 2").wait_for()  # moves arrive with the next picture
     assert seen.problems == []
 
 
