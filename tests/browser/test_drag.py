@@ -52,7 +52,7 @@ def test_a_mouse_drags(opened):
 
 @pytest.fixture
 def finger(opened):
-    """finger((x, y), …): put down at the first place, moved through the others, lifted; shares of the picture."""
+    """finger((x, y), …): put down at the first place, moved to the others, lifted; in shares of the picture."""
     seen, at = opened
     device = seen.page.context.new_cdp_session(seen.page)
 
@@ -74,7 +74,7 @@ def finger(opened):
 
 def test_a_finger_drags_the_handle(opened, finger):
     seen, _ = opened
-    # A browser that is too busy to answer a finger in time scrolls instead, whatever the page says: try again.
+    # A browser too busy to answer a finger in time scrolls instead, whatever the page says: try again.
     for _ in range(5):
         finger((0.5, 0.5), (0.6, 0.5), (0.7, 0.5), (0.8, 0.5), (0.9, 0.5))  # every move redraws what is held
         if readout(seen) != "at 2 2":
