@@ -52,7 +52,7 @@ def test_a_mouse_drags(opened):
 
 @pytest.fixture
 def finger(opened):
-    """finger((x, y), …): put down at the first place, moved to the others, lifted; in shares of the picture."""
+    """finger((x, y), …): put down, moved to the other places, lifted; in shares of the picture."""
     seen, at = opened
     device = seen.page.context.new_cdp_session(seen.page)
 
