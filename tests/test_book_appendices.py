@@ -24,7 +24,7 @@ NOTATION = (BOOK / "notation.md").read_text(encoding="utf-8")
 OLD_CODE = (BOOK / "old_code.md").read_text(encoding="utf-8")
 GLOSSARY = (BOOK / "glossary.md").read_text(encoding="utf-8")
 
-GREEK = "alpha beta gamma delta epsilon theta lambda mu xi pi sigma phi"
+GREEK = "alpha beta gamma delta epsilon theta kappa lambda mu xi pi sigma phi"
 
 
 def text_cells(path: Path) -> str:
@@ -97,7 +97,7 @@ def test_the_reader_of_tables_reads_them():
     assert symbols(r"$S = N \cdot B$, K") == {"S", "K"}
     assert symbols(r"$\mathcal T_i \sim p(\mathcal T)$") == {r"\mathcalT_i", r"p(\mathcalT)"}
     assert symbols(r"$\pi(a \mid s; \theta)$, `S`") == {r"\pi(a\mids;\theta)"}
-    assert {"N", r"\theta'_i", "J^\\top"} <= defined_by("03_outer_loop")
+    assert {"N", r"\theta'_i", "J^\\top"} <= defined_by("07_outer_loop")
 
 
 def test_notation_is_in_alphabetical_order():
