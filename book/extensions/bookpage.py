@@ -1,6 +1,7 @@
-"""A small Sphinx extension: what a built page must not load, and the address of a published book."""
+"""A small Sphinx extension: what a page must not load, where its links lead, a published book's address."""
 
 import os
+import re
 from urllib.parse import urlsplit
 
 
@@ -10,6 +11,7 @@ def setup(app):
     for listeners in app.events.listeners.values():
         listeners[:] = [listener for listener in listeners if not from_thebe(listener.handler)]
     app.registry.css_files[:] = [file for file in app.registry.css_files if "thebe" not in file[0]]
+    app.connect("html-page-context", link_to_pages)
     # `make book BOOK_URL=https://…/`, for publishing: absolute addresses for link previews, and a sitemap.
     if url := os.environ.get("BOOK_URL"):
         app.config.html_baseurl = app.config.ogp_site_url = url.rstrip("/") + "/"
@@ -17,6 +19,12 @@ def setup(app):
         app.config.sitemap_url_scheme = "{link}"
         app.setup_extension("sphinx_sitemap")
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def link_to_pages(app, page, template, context, doctree):
+    """The notes in outputs name a chapter by its notebook, as JupyterLab wants it. Here it is a page."""
+    if "body" in context:
+        context["body"] = re.sub(r'(<a href="[\w./-]+)\.(?:ipynb|md)(?=["#])', r"\1.html", context["body"])
 
 
 def from_thebe(handler) -> bool:

@@ -1,5 +1,9 @@
 """The built pages: nothing fails, nothing is fetched from elsewhere, and what can be played with answers."""
 
+from collections import defaultdict
+from html.parser import HTMLParser
+from urllib.parse import unquote, urlsplit
+
 import pytest
 
 PHONE = {"viewport": {"width": 390, "height": 844}}
@@ -29,6 +33,49 @@ def test_every_page_loads_alone(site, address, visit):
         seen.page.goto(address + path)
         seen.page.evaluate("() => window.MathJax?.startup?.promise.then(() => true)")  # until it is typeset
     assert seen.problems == []
+
+
+class Links(HTMLParser):
+    """The anchors of a page, and its links with the text in each."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.anchors, self.links, self._open = set(), defaultdict(str), None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.anchors |= {attributes.get("id"), attributes.get("name")}
+        if tag == "a" and "href" in attributes:
+            self._open = attributes["href"]
+            self.links[self._open] += attributes.get("aria-label") or attributes.get("title") or ""
+        elif self._open is not None:
+            self.links[self._open] += attributes.get("alt") or attributes.get("aria-label") or ""
+
+    def handle_data(self, data):
+        if self._open is not None:
+            self.links[self._open] += data.strip()
+
+    def handle_endtag(self, tag):
+        if tag == "a":
+            self._open = None
+
+
+def test_every_link_leads_somewhere_and_says_where(site):
+    parsed = {path: Links((site / path).read_text(encoding="utf-8")) for path in pages(site)}
+    broken = []
+    for path, page in parsed.items():
+        for href, text in page.links.items():
+            if path == "404.html" or urlsplit(href).scheme:
+                continue  # the error page names its files from the server's root; elsewhere is not ours
+            if not text:
+                broken.append(f"{path}: a link to {href} without words")
+            file, anchor = unquote(urlsplit(href).path), unquote(urlsplit(href).fragment)
+            target = (site / path).parent / file if file else site / path
+            name = target.resolve().relative_to(site.resolve()).as_posix()
+            if not target.is_file() or (anchor and name in parsed and anchor not in parsed[name].anchors):
+                broken.append(f"{path}: {href}")
+    assert broken == []
 
 
 def test_every_explorer_answers(site, address, visit):
