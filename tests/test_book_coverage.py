@@ -7,7 +7,7 @@ import pytest
 from bookkit import ROOT, source
 from bookkit.coverage import main, notebooks, ranges, survey
 
-THE_BOOK = survey(notebooks(ROOT, drafts=True))
+THE_BOOK = survey(notebooks(ROOT))
 
 SAMPLE = '''\
 """A docstring
