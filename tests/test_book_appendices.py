@@ -24,7 +24,7 @@ NOTATION = (BOOK / "notation.md").read_text(encoding="utf-8")
 OLD_CODE = (BOOK / "old_code.md").read_text(encoding="utf-8")
 GLOSSARY = (BOOK / "glossary.md").read_text(encoding="utf-8")
 
-GREEK = "alpha beta gamma delta epsilon theta kappa lambda mu xi pi sigma phi"
+GREEK = "alpha beta gamma delta epsilon theta kappa lambda mu xi pi rho sigma phi"
 
 
 def text_cells(path: Path) -> str:
