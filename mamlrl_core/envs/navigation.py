@@ -1,7 +1,7 @@
 """2-D navigation: walk from the origin to a goal that the agent is not told.
 
-The first experiment of the MAML paper (Finn et al. 2017, section 5.3). A task is a goal; the observation is
-the position alone, so the only way to find the goal is to walk, see the rewards, and adapt.
+The MAML paper's first experiment in reinforcement learning (Finn et al. 2017, section 5.3). A task is a goal;
+the observation is the position alone: the only way to find the goal is to walk, see the rewards, and adapt.
 """
 
 import numpy as np
