@@ -122,3 +122,12 @@ def test_a_grader_says_what_it_found(answer, verdict, capsys):
     expected = np.array([2.0, 2.5])
     check(answer, [((1,), 2), ((expected / 2 if verdict[0] == "✓" else np.ones(2),), expected)])
     assert capsys.readouterr().out.strip() == verdict
+
+
+def test_a_grader_with_one_case_says_so(capsys):
+    check(abs, [((-1,), 1)])
+    check(lambda x: None, [((-1,), 1)])
+    assert capsys.readouterr().out.splitlines() == [
+        "✓ abs: its one case",
+        "… <lambda>: not written yet (1 case is waiting)",
+    ]

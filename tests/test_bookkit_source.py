@@ -99,6 +99,13 @@ def test_a_note_is_markdown_with_mathematics(file):
     assert r"\(\theta_i &lt; 1\)" in shown
 
 
+def test_a_link_in_a_note_has_words(file):
+    shown = show(file(SAMPLE), note="See [the step](07_outer_loop.ipynb).")
+    assert '<a href="07_outer_loop.ipynb">the step</a>' in shown._repr_html_()
+    with pytest.raises(ValueError, match=r"07_outer_loop\.ipynb has no words"):
+        show(file(SAMPLE), note="See [](07_outer_loop.ipynb).")._repr_html_()
+
+
 def test_a_walk_shows_every_line_once(file):
     name = file(SAMPLE)
     walk = Walk(name)

@@ -24,13 +24,14 @@ def check(
             print(f"✗ {name}, case {number} of {len(cases)}: {type(error).__name__}: {error}")
             return
         if result is None or result is ...:
-            print(f"… {name}: not written yet ({len(cases)} cases are waiting)")
+            waiting = "1 case is" if len(cases) == 1 else f"{len(cases)} cases are"
+            print(f"… {name}: not written yet ({waiting} waiting)")
             return
         fault = _fault(np.asarray(result), np.asarray(expected), rtol, atol)
         if fault:
             print(f"✗ {name}, case {number} of {len(cases)}: {fault}")
             return
-    print(f"✓ {name}: all {len(cases)} cases")
+    print(f"✓ {name}: {'its one case' if len(cases) == 1 else f'all {len(cases)} cases'}")
 
 
 def _fault(result: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> str:

@@ -1,5 +1,6 @@
 """Markdown with mathematics, for the notes and questions that stand inside a cell's HTML output."""
 
+import re
 from html import escape
 
 from markdown_it import MarkdownIt
@@ -16,7 +17,11 @@ _parser = MarkdownIt().use(dollarmath_plugin, renderer=_mathjax)
 
 
 def markdown(text: str) -> str:
-    return _parser.render(text)
+    """HTML. Links need words of their own: only in a page's text does `[](…)` become a chapter's title."""
+    page = _parser.render(text)
+    if bare := re.search(r'<a href="([^"]*)"></a>', page):
+        raise ValueError(f"the link to {bare[1]} has no words")
+    return page
 
 
 def markdown_inline(text: str) -> str:
