@@ -52,3 +52,69 @@ def test_outputs_do_not_depend_on_the_machine(path):
 def test_every_chapter_is_in_the_table_of_contents():
     contents = (BOOK.parent / "_toc.yml").read_text(encoding="utf-8")
     assert [path.stem for path in CHAPTERS if f"book/{path.stem}" not in contents] == []
+
+
+@each_chapter
+def test_a_chapter_has_the_frame(path):
+    cells = nbformat.read(path, 4).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    for promise in ("What you will be able to do", "What you need.", "Time to run.", "Next."):
+        assert f"**{promise}**" in text, promise
+    headings = re.findall(r"^## (.+)", text, re.MULTILINE)
+    frame = ["Symbols", "Pitfalls", "Exercises", "Quiz", "Recap"]
+    assert [heading for heading in headings if heading in frame] == frame
+    assert headings[-1] == "Recap"
+
+
+def parts_below(path: Path, heading: str) -> dict[str, tuple[str, list]]:
+    """For each `### …` below `## heading`: its text, and its code cells."""
+    parts, inside, part = {}, False, None
+    for cell in nbformat.read(path, 4).cells:
+        if cell.cell_type == "code":
+            if inside and part:
+                parts[part][1].append(cell)
+            continue
+        for line in cell.source.splitlines():
+            if line.startswith("## "):
+                inside, part = line == f"## {heading}", None
+            elif inside and line.startswith("### "):
+                part = line
+                parts[part] = ("", [])
+            elif part:
+                parts[part] = (parts[part][0] + line + "\n", parts[part][1])
+    return parts
+
+
+@each_chapter
+def test_every_pitfall_has_a_symptom_a_cause_a_cure_and_a_cell_that_shows_it(path):
+    pitfalls = parts_below(path, "Pitfalls")
+    assert len(pitfalls) >= 4
+    for title, (text, cells) in pitfalls.items():
+        for word in ("Symptom", "Cause", "Cure"):
+            assert re.search(rf"\*{word}[.:]?\*", text), f"{title}: no {word}"
+        assert cells, f"{title}: no cell"
+
+
+@each_chapter
+def test_there_are_exercises_with_graders_and_folded_solutions_and_questions(path):
+    exercises = parts_below(path, "Exercises")
+    assert len(exercises) >= 3
+    cells = [cell for _, part in exercises.values() for cell in part]
+    assert sum("hide-cell" in cell.metadata.get("tags", []) for cell in cells) >= 3
+    assert sum(bool(re.search(r"^(?:check|expect)\(", cell.source, re.MULTILINE)) for cell in cells) >= 3
+    assert sum(cell.source.count("Question(") for cell in code_cells(path)) >= 4
+
+
+@each_chapter
+def test_the_machinery_of_the_book_takes_two_lines(path):
+    first = code_cells(path)[0].source
+    lines = first.splitlines()
+    assert [line for line in lines if "bookkit" in line] == ["import bookkit", "bookkit.setup()"]
+
+
+@each_chapter
+def test_a_reason_does_not_repeat_the_verdict(path):
+    # The quiz itself says "Right." or "Not quite." before it.
+    for cell in code_cells(path):
+        if "Question(" in cell.source:
+            assert re.findall(r'"(?:Right|Correct|Not quite)[.:,].*', cell.source) == []

@@ -124,6 +124,17 @@ def test_a_grader_says_what_it_found(answer, verdict, capsys):
     assert capsys.readouterr().out.strip() == verdict
 
 
+def test_a_grader_takes_what_readers_hand_in(capsys):
+    torch = pytest.importorskip("torch")
+    check(lambda: torch.ones(2, requires_grad=True), [((), [1, 1])])
+    check(lambda: [[1], [1, 2]], [((), [1, 1])])
+    check(lambda: np.arange(1000) // 999, [((), np.zeros(1000))])
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "✓ <lambda>: its one case"
+    assert "case 1 of 1: ValueError" in told[1]
+    assert told[2] == "✗ <lambda>, case 1 of 1: at [999]: got 1, expected 0"
+
+
 def test_a_grader_with_one_case_says_so(capsys):
     check(abs, [((-1,), 1)])
     check(lambda x: None, [((-1,), 1)])

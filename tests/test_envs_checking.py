@@ -539,6 +539,15 @@ def test_a_family_without_arrays_is_not_asked_for_dynamics(env):
     assert check_task_env(env) == [name for name in PROMISES if name not in dynamics]
 
 
+def test_an_environment_that_would_end_the_program_is_told():
+    class Quits(Sled):
+        def observe(self, state, task):
+            sys.exit(0)
+
+    with pytest.raises(TaskEnvError, match="SystemExit: 0"):
+        check_task_env(Quits, backends=["serial"])
+
+
 @pytest.mark.parametrize(("env", "broken", "said"), WRONG)
 def test_a_broken_promise_is_named(env, broken, said):
     backends = BACKENDS if "subproc" in broken else IN_PROCESS

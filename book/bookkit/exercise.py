@@ -16,22 +16,30 @@ def check(
     """
     name = getattr(answer, "__name__", "the answer")
     for number, (arguments, expected) in enumerate(cases, 1):
+        written = False
         try:
             result = answer(*arguments)
+            written = result is not None and result is not ...
+            result = _array(result)
         except NotImplementedError:
-            result = None
+            pass
         except Exception as error:
             print(f"✗ {name}, case {number} of {len(cases)}: {type(error).__name__}: {error}")
             return
-        if result is None or result is ...:
+        if not written:
             waiting = "1 case is" if len(cases) == 1 else f"{len(cases)} cases are"
             print(f"… {name}: not written yet ({waiting} waiting)")
             return
-        fault = _fault(np.asarray(result), np.asarray(expected), rtol, atol)
+        fault = _fault(result, _array(expected), rtol, atol)
         if fault:
             print(f"✗ {name}, case {number} of {len(cases)}: {fault}")
             return
     print(f"✓ {name}: {'its one case' if len(cases) == 1 else f'all {len(cases)} cases'}")
+
+
+def _array(value) -> np.ndarray:
+    """What NumPy makes of a value; of a tensor also if it belongs to a graph."""
+    return np.asarray(value.detach() if hasattr(value, "detach") else value)
 
 
 def _fault(result: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> str:
@@ -42,4 +50,9 @@ def _fault(result: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -
             return ""
     elif (result == expected).all():
         return ""
-    return f"got {np.array2string(result, threshold=8)}, expected {np.array2string(expected, threshold=8)}"
+    told = f"got {np.array2string(result, threshold=8)}, expected {np.array2string(expected, threshold=8)}"
+    if "..." not in told or result.dtype.kind not in "fciub":
+        return told
+    close = np.isclose(result, expected, rtol=rtol, atol=atol, equal_nan=True)
+    place = np.unravel_index(close.argmin(), close.shape)  # the first that is not
+    return f"at [{', '.join(map(str, place))}]: got {result[place]:.6g}, expected {expected[place]:.6g}"

@@ -73,7 +73,7 @@ def check_task_env(env: str | EnvFactory, backends: Sequence[str] = BACKENDS) ->
                 kept.append(called)
             except Broken as found:
                 broken[called] = str(found)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 if isinstance(error, WorkerError):  # the worker's own exception travels inside it
                     error = error.__cause__ or error
                 first_line = f"{type(error).__name__}: {error}".partition("\n")[0]
